@@ -1,0 +1,99 @@
+//! Owns the events that a node reports about itself.
+//! Never influences what the node does; leaving an event out changes nothing but the trace.
+
+use serde::Serialize;
+
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::raft::Role;
+
+/// One protocol step, with the state it claims to hold afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum TraceEvent {
+    /// Recovery is over; the node takes part.
+    Started {
+        /// State it starts in.
+        role: Role,
+        /// First offset in its log.
+        log_start: Offset,
+        /// Offset after the last recovered record.
+        log_end: Offset,
+        /// Epoch of the last recovered record, 0 for an empty log.
+        last_epoch: Epoch,
+        /// The vote found in the quorum-state file.
+        voted_for: Option<String>,
+        /// The leader found in the quorum-state file.
+        leader: Option<String>,
+        /// Bytes of a torn tail that recovery cut off.
+        truncated_bytes: u64,
+    },
+    /// The node changed state.
+    RoleChange {
+        /// The new state.
+        role: Role,
+        /// The leader of the epoch, as far as the node knows.
+        leader: Option<String>,
+        /// For a leader: its log end offset at election.
+        epoch_start_offset: Option<Offset>,
+        /// Why, for people.
+        reason: &'static str,
+    },
+    /// A vote of this epoch is durable.
+    VotePersisted {
+        /// Whom the vote is for.
+        candidate: String,
+    },
+    /// A newer epoch, or the leader of the present one, is durable.
+    EpochAdopted {
+        /// The leader, where known.
+        leader: Option<String>,
+    },
+    /// A batch was appended to the log; not yet necessarily durable.
+    Append {
+        /// Offset of its first record.
+        base_offset: Offset,
+        /// Offset of its last record.
+        last_offset: Offset,
+        /// Epoch of the leader that built it.
+        batch_epoch: Epoch,
+        /// Its CRC-32C.
+        crc: u32,
+    },
+    /// Everything below `log_end` is durable.
+    Flush {
+        /// Log end offset.
+        log_end: Offset,
+    },
+    /// The log was cut back to agree with the leader's.
+    Truncate {
+        /// Log end offset afterwards.
+        log_end: Offset,
+    },
+    /// The high watermark moved.
+    HighWatermark {
+        /// Everything below is committed.
+        high_watermark: Offset,
+        /// Log end offset at that moment.
+        log_end: Offset,
+    },
+    /// The disk holds something that the node must not continue from.
+    RefusedToStart {
+        /// What was found and what to do, for people.
+        reason: String,
+    },
+}
+
+/// A trace event with the epoch the node was in when it happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Traced {
+    /// The node's epoch after the event.
+    pub epoch: Epoch,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: TraceEvent,
+}
+
+/// How a node is called in traces.
+pub fn name(id: NodeId) -> String {
+    id.to_string()
+}

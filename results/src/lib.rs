@@ -1,0 +1,17 @@
+//! Owns what a run *is*: manifest, history, schedule, trace, verdict, and the folder that holds them.
+//! Never runs anything, never judges, and never draws: rendering lives in the nested `report` crate.
+
+pub mod error;
+pub mod history;
+pub mod json_lines;
+pub mod keyed_random;
+pub mod manifest;
+pub mod schedule;
+pub mod store;
+pub mod trace;
+pub mod verdict;
+
+pub use error::{Error, Result};
+
+/// Version of every format in a run folder; stored in the manifest and in the schedule.
+pub const FORMAT_VERSION: u32 = 1;

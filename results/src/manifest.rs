@@ -1,0 +1,123 @@
+//! Owns the manifest: everything needed to run a run again and to know what it ran on.
+//! Never holds outcomes; those are in the schedule and the verdict.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+/// `manifest.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// See [`crate::FORMAT_VERSION`].
+    pub format_version: u32,
+    /// Name of the run, which is also the name of its folder.
+    pub name: String,
+    /// Seed of the workload, the schedule and the nodes' election timers.
+    pub seed: u64,
+    /// Which world executed the run: `processes`.
+    pub world: String,
+    /// What was asked for.
+    pub options: RunOptions,
+    /// What it ran on.
+    pub environment: Environment,
+    /// Wall-clock start.
+    pub started: DateTime<Utc>,
+    /// Wall-clock end; absent while running, and for ever after a crash of the harness.
+    #[serde(default)]
+    pub ended: Option<DateTime<Utc>>,
+    /// Name of the run whose schedule this run repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_of: Option<String>,
+    /// Milestones of the run, in nanoseconds since its start.
+    #[serde(default)]
+    pub phases: Phases,
+}
+
+/// What a user asked for. The same options and seed give the same operations and the same faults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// Name of the workload: `register`.
+    pub workload: String,
+    /// Names of the fault families, in the order given; `none` is the empty list.
+    pub nemesis: Vec<String>,
+    /// Number of voters.
+    pub nodes: u32,
+    /// Number of client threads.
+    pub concurrency: u32,
+    /// Operations per second over all threads; 0 = as fast as it goes.
+    pub rate_per_second: u64,
+    /// How long the workload runs, without start-up, recovery and analysis.
+    pub time_ms: u64,
+    /// Mean time between the starts of two faults of one family.
+    pub interval_ms: u64,
+    /// How long a client waits for an answer.
+    pub operation_timeout_ms: u64,
+    /// How long the cluster may take to serve again after the last fault is healed.
+    pub recovery_timeout_ms: u64,
+    /// Identifier of the seeded bug switched on in every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bug: Option<String>,
+    /// Protocol timers of the nodes.
+    pub timers: NodeTimers,
+}
+
+/// Protocol timers of the nodes, in milliseconds (`controller.quorum.*` in Kafka).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTimers {
+    /// Election timeout T; a node draws from `T..2T`.
+    pub election_timeout_ms: u64,
+    /// How long a follower goes without a successful fetch.
+    pub fetch_timeout_ms: u64,
+    /// Upper bound of the staggering after a resignation.
+    pub election_backoff_max_ms: u64,
+    /// How long a leader may hold a fetch that has nothing to return.
+    pub fetch_max_wait_ms: u64,
+    /// How long a node waits for a peer's answer.
+    pub request_timeout_ms: u64,
+    /// How long a node waits after a failed request to a peer.
+    pub retry_backoff_ms: u64,
+}
+
+/// What the run ran on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of the harness.
+    pub harness_version: String,
+    /// Commit the harness was built from, where known.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// The command line, as given.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Path of the node program.
+    pub node_binary: String,
+    /// CRC-32C of the node program, in hex: tells builds apart, proves nothing.
+    #[serde(default)]
+    pub node_binary_digest: Option<String>,
+    /// Operating system and architecture.
+    pub system: String,
+    /// Number of processors the harness could use.
+    pub processors: usize,
+}
+
+/// Milestones of a run in nanoseconds since its start; absent while not reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// All nodes are up and the workload begins.
+    #[serde(default)]
+    pub workload_start: Option<u64>,
+    /// No new operations from here on.
+    #[serde(default)]
+    pub workload_end: Option<u64>,
+    /// All faults are healed.
+    #[serde(default)]
+    pub healed: Option<u64>,
+    /// The first operation invoked after healing that succeeded.
+    #[serde(default)]
+    pub recovered: Option<u64>,
+    /// The final reads are over.
+    #[serde(default)]
+    pub finished: Option<u64>,
+    /// Whether the user stopped the run early.
+    #[serde(default)]
+    pub interrupted: bool,
+}

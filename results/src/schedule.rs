@@ -1,0 +1,124 @@
+//! Owns the fault schedule of a run: what was asked for, what was resolved, its outcome and effect.
+//! Never knows which kinds of fault exist; the vocabulary belongs to the nemesis.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// `schedule.json`: every fault of a run, replayable as it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// See [`crate::FORMAT_VERSION`].
+    pub format_version: u32,
+    /// Seed that the schedule, and every draw made while resolving it, comes from.
+    #[serde(default)]
+    pub seed: u64,
+    /// The faults, by ascending trigger time.
+    pub faults: Vec<ScheduledFault>,
+}
+
+/// When a fault starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// Milliseconds since the run started.
+    pub at_ms: u64,
+}
+
+/// A fault in words of the nemesis: its kind and the parameters that kind understands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultDescription {
+    /// Kind of fault: `partition`, `kill`, `pause`, `clock-skew`.
+    pub kind: String,
+    /// Everything else, as the kind defines it.
+    #[serde(flatten)]
+    pub parameters: Map<String, Value>,
+}
+
+/// What a symbolic fault became when its moment came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResolvedFault {
+    /// Milliseconds since the run started at which the fault was applied.
+    pub at_ms: u64,
+    /// The concrete targets, as the kind defines them (`cut`, `nodes`, `clocks`).
+    #[serde(flatten)]
+    pub targets: Map<String, Value>,
+}
+
+/// What became of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultOutcome {
+    /// The fault was applied and verified.
+    Installed,
+    /// It could not be applied; `reason` says why.
+    Skipped,
+    /// It was attempted, and nobody can say whether it took hold.
+    Indeterminate,
+}
+
+/// One fault of a schedule. Hand-written schedules need only `trigger`, `duration_ms` and `fault`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScheduledFault {
+    /// Number of the fault, stable under removal of others; 0 means "number it on load".
+    #[serde(default)]
+    pub id: u64,
+    /// When the fault starts.
+    pub trigger: Trigger,
+    /// How long it lasts, in milliseconds.
+    pub duration_ms: u64,
+    /// What was asked for.
+    pub fault: FaultDescription,
+    /// What it became.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ResolvedFault>,
+    /// What became of it. Absent: its moment never came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<FaultOutcome>,
+    /// Why it was skipped or is indeterminate, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Milliseconds since the run started at which it was verifiably healed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healed_at_ms: Option<u64>,
+    /// Measured evidence: `bytes_held`, `stopped_ms`, ... Numbers of 0 mean "no effect".
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub effect: Map<String, Value>,
+}
+
+impl ScheduledFault {
+    /// Whether the fault was applied and at least one of its measured effects is not zero.
+    pub fn had_effect(&self) -> bool {
+        self.outcome == Some(FaultOutcome::Installed)
+            && self
+                .effect
+                .values()
+                .any(|value| value.as_f64().is_some_and(|number| number != 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_written_fault_needs_three_fields() {
+        let fault: ScheduledFault = serde_json::from_str(
+            r#"{"trigger":{"at_ms":5000},"duration_ms":7000,"fault":{"kind":"partition","shape":"random-halves"}}"#,
+        )
+        .unwrap();
+        assert_eq!(fault.fault.parameters["shape"], "random-halves");
+        assert_eq!(fault.outcome, None);
+        assert!(!fault.had_effect());
+    }
+
+    #[test]
+    fn an_installed_fault_without_measured_effect_had_none() {
+        let mut fault: ScheduledFault = serde_json::from_str(
+            r#"{"trigger":{"at_ms":0},"duration_ms":1,"fault":{"kind":"partition"},
+                "resolved":{"at_ms":3,"cut":[["n1","n3"]]},"outcome":"installed","effect":{"bytes_held":0}}"#,
+        )
+        .unwrap();
+        assert!(!fault.had_effect());
+        fault.effect.insert("bytes_held".into(), 17.into());
+        assert!(fault.had_effect());
+    }
+}

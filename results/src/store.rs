@@ -1,0 +1,403 @@
+//! Owns the layout of the run store and of one run folder, and atomic replacement of its documents.
+//! Never deletes a recording.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::history::Operation;
+use crate::manifest::Manifest;
+use crate::schedule::Schedule;
+use crate::trace::TraceEvent;
+use crate::verdict::Verdict;
+use crate::{Error, FORMAT_VERSION, Result, json_lines};
+
+/// The folder that holds all runs (`runs/`).
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// The folder of one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+/// Everything recorded of a run that a checker may look at.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// What was asked for.
+    pub manifest: Manifest,
+    /// Client operations and nemesis actions.
+    pub history: Vec<Operation>,
+    /// Faults with their outcomes.
+    pub schedule: Schedule,
+    /// What the nodes said about themselves, merged by time; per node in the order they said it.
+    pub trace: Vec<TraceEvent>,
+}
+
+impl Store {
+    /// The store at `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where the store is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Creates the folder of a new run and points `latest` at it.
+    pub fn create_run(&self, name: &str) -> Result<RunFolder> {
+        let path = self.root.join(name);
+        std::fs::create_dir_all(&self.root)
+            .map_err(|source| Error::io("create the output folder", &self.root, source))?;
+        std::fs::create_dir(&path)
+            .map_err(|source| Error::io("create the run folder", &path, source))?;
+        let folder = RunFolder { path };
+        self.point_latest_at(name)?;
+        Ok(folder)
+    }
+
+    fn point_latest_at(&self, name: &str) -> Result<()> {
+        let link = self.root.join("latest");
+        let fresh = self.root.join(format!(".latest-{}", std::process::id()));
+        let _ = std::fs::remove_file(&fresh);
+        std::os::unix::fs::symlink(name, &fresh)
+            .map_err(|source| Error::io("create the link", &fresh, source))?;
+        std::fs::rename(&fresh, &link)
+            .map_err(|source| Error::io("replace the link", &link, source))
+    }
+
+    /// All runs that have a readable manifest, newest first.
+    pub fn list(&self) -> Result<Vec<(RunFolder, Manifest)>> {
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(Error::io("list", &self.root, source)),
+        };
+        let mut runs = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|source| Error::io("list", &self.root, source))?;
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let folder = RunFolder { path: entry.path() };
+            if let Ok(manifest) = folder.manifest() {
+                runs.push((folder, manifest));
+            }
+        }
+        runs.sort_by(|(_, one), (_, other)| {
+            other
+                .started
+                .cmp(&one.started)
+                .then_with(|| other.name.cmp(&one.name))
+        });
+        Ok(runs)
+    }
+
+    /// Finds a run by path, by name, by an unambiguous beginning or end of its name, or as `latest`.
+    pub fn find(&self, wanted: &str) -> Result<RunFolder> {
+        let direct = Path::new(wanted);
+        if direct.join("manifest.json").is_file() {
+            return Ok(RunFolder {
+                path: direct.to_path_buf(),
+            });
+        }
+        let inside = self.root.join(wanted);
+        if !wanted.is_empty() && inside.join("manifest.json").is_file() {
+            let path = if wanted == "latest" {
+                inside
+                    .canonicalize()
+                    .map_err(|source| Error::io("follow", &inside, source))?
+            } else {
+                inside
+            };
+            return Ok(RunFolder { path });
+        }
+        let matching: Vec<_> = self
+            .list()?
+            .into_iter()
+            .filter(|(_, run)| {
+                !wanted.is_empty() && (run.name.starts_with(wanted) || run.name.ends_with(wanted))
+            })
+            .map(|(folder, _)| folder)
+            .collect();
+        match matching.as_slice() {
+            [only] => Ok(only.clone()),
+            [] if direct.is_dir() || inside.is_dir() => Err(Error::NoSuchRun {
+                wanted: wanted.into(),
+                store: self.root.clone(),
+                hint: "the folder is there but holds no manifest.json, so it is not a run, or it is damaged"
+                    .into(),
+            }),
+            [] => Err(Error::NoSuchRun {
+                wanted: wanted.into(),
+                store: self.root.clone(),
+                hint: "give a run's folder, its name, the beginning of its name, or `latest`".into(),
+            }),
+            several => Err(Error::NoSuchRun {
+                wanted: wanted.into(),
+                store: self.root.clone(),
+                hint: format!("{} runs match; give more of the name", several.len()),
+            }),
+        }
+    }
+}
+
+impl RunFolder {
+    /// A run folder at a known path.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where the run is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `manifest.json`.
+    pub fn manifest_path(&self) -> PathBuf {
+        self.path.join("manifest.json")
+    }
+
+    /// `history.jsonl`.
+    pub fn history_path(&self) -> PathBuf {
+        self.path.join("history.jsonl")
+    }
+
+    /// `schedule.json`.
+    pub fn schedule_path(&self) -> PathBuf {
+        self.path.join("schedule.json")
+    }
+
+    /// `verdict.json`.
+    pub fn verdict_path(&self) -> PathBuf {
+        self.path.join("verdict.json")
+    }
+
+    /// `index.html`.
+    pub fn report_path(&self) -> PathBuf {
+        self.path.join("index.html")
+    }
+
+    /// `nodes/<node>/`: log, trace and data directory of one node.
+    pub fn node_path(&self, node: &str) -> PathBuf {
+        self.path.join("nodes").join(node)
+    }
+
+    /// `nodes/<node>/trace.jsonl`.
+    pub fn trace_path(&self, node: &str) -> PathBuf {
+        self.node_path(node).join("trace.jsonl")
+    }
+
+    /// Reads the manifest and refuses versions from the future.
+    pub fn manifest(&self) -> Result<Manifest> {
+        let path = self.manifest_path();
+        let manifest: Manifest = read_document(&path)?;
+        if manifest.format_version != FORMAT_VERSION {
+            return Err(Error::UnsupportedVersion {
+                path,
+                found: manifest.format_version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        Ok(manifest)
+    }
+
+    /// Replaces the manifest.
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+        write_document(&self.manifest_path(), manifest)
+    }
+
+    /// Reads the schedule.
+    pub fn schedule(&self) -> Result<Schedule> {
+        read_schedule(&self.schedule_path())
+    }
+
+    /// Replaces the schedule.
+    pub fn write_schedule(&self, schedule: &Schedule) -> Result<()> {
+        write_document(&self.schedule_path(), schedule)
+    }
+
+    /// Reads the verdict; `None` when the run was never judged.
+    pub fn verdict(&self) -> Result<Option<Verdict>> {
+        let path = self.verdict_path();
+        if path.exists() {
+            read_document(&path).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Replaces the verdict.
+    pub fn write_verdict(&self, verdict: &Verdict) -> Result<()> {
+        write_document(&self.verdict_path(), verdict)
+    }
+
+    /// Names of the nodes that left a folder, in natural order.
+    pub fn nodes(&self) -> Result<Vec<String>> {
+        let path = self.path.join("nodes");
+        let entries = match std::fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(Error::io("list", &path, source)),
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
+        Ok(names)
+    }
+
+    /// Reads everything that checkers look at. A node without a trace contributes no events.
+    pub fn recording(&self) -> Result<Recording> {
+        let mut trace: Vec<TraceEvent> = Vec::new();
+        for node in self.nodes()? {
+            let path = self.trace_path(&node);
+            if path.exists() {
+                trace.extend(json_lines::read::<TraceEvent>(&path)?);
+            }
+        }
+        // Stable: events of one node keep their own order when times are equal.
+        trace.sort_by_key(|event| event.time);
+        Ok(Recording {
+            manifest: self.manifest()?,
+            history: json_lines::read(&self.history_path())?,
+            schedule: self.schedule()?,
+            trace,
+        })
+    }
+}
+
+/// Reads a schedule from any file, numbers faults that have no number, and orders them by time.
+pub fn read_schedule(path: &Path) -> Result<Schedule> {
+    let mut schedule: Schedule = read_document(path)?;
+    if schedule.format_version != FORMAT_VERSION {
+        return Err(Error::UnsupportedVersion {
+            path: path.to_path_buf(),
+            found: schedule.format_version,
+            supported: FORMAT_VERSION,
+        });
+    }
+    schedule.faults.sort_by_key(|fault| fault.trigger.at_ms);
+    let mut next = schedule
+        .faults
+        .iter()
+        .map(|fault| fault.id)
+        .max()
+        .unwrap_or(0);
+    for fault in &mut schedule.faults {
+        if fault.id == 0 {
+            next += 1;
+            fault.id = next;
+        }
+    }
+    Ok(schedule)
+}
+
+/// Reads one JSON document; the error names the line.
+pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
+    serde_json::from_slice(&text).map_err(|error| Error::Malformed {
+        path: path.to_path_buf(),
+        line: error.line().max(1),
+        reason: error.to_string(),
+    })
+}
+
+/// Replaces a JSON document so that a reader sees the old or the new one, never half of either.
+pub fn write_document<T: Serialize>(path: &Path, document: &T) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(document)
+        .map_err(|error| Error::io("write", path, error.into()))?;
+    text.push(b'\n');
+    write_atomically(path, &text)
+}
+
+/// Replaces a file so that a reader sees the old or the new content, never half of either.
+pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let written = std::fs::File::create(&temporary).and_then(|mut file| file.write_all(content));
+    written.map_err(|source| Error::io("write", &temporary, source))?;
+    std::fs::rename(&temporary, path).map_err(|source| Error::io("replace", path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latest_follows_the_newest_run() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path().join("runs"));
+        store.create_run("one").unwrap();
+        store.create_run("two").unwrap();
+        assert_eq!(
+            std::fs::read_link(store.root().join("latest")).unwrap(),
+            Path::new("two")
+        );
+        assert!(
+            store.create_run("one").is_err(),
+            "a run is never overwritten"
+        );
+    }
+
+    #[test]
+    fn a_folder_without_manifest_is_reported_as_damaged() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path());
+        store.create_run("one").unwrap();
+        assert!(
+            store
+                .find("one")
+                .unwrap_err()
+                .to_string()
+                .contains("no manifest.json")
+        );
+        assert!(
+            store
+                .find("other")
+                .unwrap_err()
+                .to_string()
+                .contains("latest")
+        );
+        assert!(store.find("").is_err());
+    }
+
+    #[test]
+    fn a_schedule_is_numbered_and_ordered_on_load() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("schedule.json");
+        std::fs::write(
+            &path,
+            r#"{"format_version":1,"faults":[
+                {"trigger":{"at_ms":9},"duration_ms":1,"fault":{"kind":"kill"}},
+                {"id":7,"trigger":{"at_ms":3},"duration_ms":1,"fault":{"kind":"pause"}}]}"#,
+        )
+        .unwrap();
+        let schedule = read_schedule(&path).unwrap();
+        let summary: Vec<_> = schedule
+            .faults
+            .iter()
+            .map(|fault| (fault.id, fault.trigger.at_ms))
+            .collect();
+        assert_eq!(summary, [(7, 3), (8, 9)]);
+    }
+
+    #[test]
+    fn a_missing_field_names_file_line_and_field() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("schedule.json");
+        std::fs::write(&path, "{\"format_version\":1,\n\"seed\":3}\n").unwrap();
+        let message = read_schedule(&path).unwrap_err().to_string();
+        assert!(
+            message.contains("schedule.json line") && message.contains("`faults`"),
+            "{message}"
+        );
+    }
+}
