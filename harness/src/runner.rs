@@ -18,6 +18,9 @@ use crate::workload::RegisterWorkload;
 use crate::world::{Event, FaultReport, HealReport, World};
 
 const NS_PER_MS: u64 = 1_000_000;
+/// When clients begin, in milliseconds since the start of the run. Fixed, so that times in a
+/// schedule mean the same in every run, however long the nodes take to come up.
+pub const START_UP_MS: u64 = 2_000;
 /// How often progress is shown when nothing else happens.
 const PROGRESS_NS: u64 = 200 * NS_PER_MS;
 /// How long to wait for operations past their deadline: their answers come from the world's timers.
@@ -94,6 +97,11 @@ impl<'a, W: World> Runner<'a, W> {
     /// # Errors
     /// When the evidence cannot be written; the run is then worthless and stops.
     pub fn run(mut self) -> results::Result<()> {
+        self.phase = "start-up";
+        while self.world.now_ns() < START_UP_MS * NS_PER_MS && !self.interrupted {
+            self.wait(START_UP_MS * NS_PER_MS)?;
+        }
+        self.phase = "workload";
         let start_ns = self.world.now_ns();
         self.recorder.phase(|phases| phases.workload_start = Some(start_ns))?;
         self.run_workload(start_ns + self.time_ns)?;
