@@ -78,6 +78,19 @@ pub fn node_program(given: Option<&Path>) -> Result<NodeProgram, Failure> {
     Ok(NodeProgram { path, leading_arguments: Vec::new() })
 }
 
+/// Makes a schedule that was run ready to be run again. `keep_resolved` keeps the nodes it hit.
+pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
+    for fault in &mut schedule.faults {
+        if !keep_resolved {
+            fault.resolved = None;
+        }
+        fault.outcome = None;
+        fault.reason = None;
+        fault.healed_at_ms = None;
+        fault.effect.clear();
+    }
+}
+
 /// Runs a plan and judges it.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use nemesis::fault::Fault;
-use nemesis::resolve::{Action, ClusterView, resolve};
+use nemesis::resolve::{Action, ClusterView, Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use results::history::OperationType;
 use results::manifest::RunOptions;
@@ -193,24 +193,28 @@ impl<'a, W: World> Runner<'a, W> {
         let f = format!("start-{}", fault.fault.kind);
         self.recorder.nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
         match self.resolve(&fault) {
-            Ok(action) => {
-                let resolved = action.to_resolved(now_ns / NS_PER_MS);
+            Ok(resolution) => {
+                let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
                 self.recorder.update_fault(id, |fault| fault.resolved = Some(resolved))?;
                 self.starting.insert(id);
-                self.world.start_fault(id, action);
+                self.world.start_fault(id, resolution.action);
                 Ok(())
             }
-            Err(reason) => self.recorder.update_fault(id, |fault| {
-                fault.outcome = Some(FaultOutcome::Skipped);
-                fault.reason = Some(reason);
-            }),
+            Err(reason) => {
+                self.timeline.forget(id);
+                self.recorder.update_fault(id, |fault| {
+                    fault.outcome = Some(FaultOutcome::Skipped);
+                    fault.reason = Some(reason);
+                })
+            }
         }
     }
 
     /// A recorded target is used as it stands; a symbolic one is resolved now.
-    fn resolve(&self, fault: &ScheduledFault) -> Result<Action, String> {
+    fn resolve(&self, fault: &ScheduledFault) -> Result<Resolution, String> {
         if let Some(resolved) = &fault.resolved {
             return Action::from_resolved(&fault.fault.kind, resolved)
+                .map(|action| Resolution { action, leader_unknown: false })
                 .map_err(|error| error.to_string());
         }
         let parsed =
@@ -242,10 +246,13 @@ impl<'a, W: World> Runner<'a, W> {
 
     fn fault_started(&mut self, id: u64, report: FaultReport) -> results::Result<()> {
         self.starting.remove(&id);
-        if report.outcome != FaultOutcome::Skipped {
-            self.active.insert(id);
-        }
         let now_ns = self.world.now_ns();
+        if report.outcome == FaultOutcome::Skipped {
+            self.timeline.forget(id);
+        } else {
+            self.active.insert(id);
+            self.timeline.started(id, now_ns / NS_PER_MS);
+        }
         let kind = self.fault(id).map_or_else(String::new, |fault| fault.fault.kind.clone());
         self.recorder.update_fault(id, |fault| {
             fault.outcome = Some(report.outcome);

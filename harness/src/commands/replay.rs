@@ -1,6 +1,7 @@
 //! Owns `harness replay`: the recorded faults again, and whether the outcome is the same.
 //! Never invents a fault: one whose moment never came is asked for as it was planned.
 
+use anyhow::Context;
 use results::manifest::Manifest;
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
@@ -8,7 +9,7 @@ use results::verdict::{Validity, Verdict};
 
 use super::announce;
 use crate::cli::ReplayArgs;
-use crate::execution::{Finished, RunPlan, execute, judge, node_program};
+use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::Failure;
 use crate::progress::Progress;
 
@@ -20,7 +21,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
-    let schedule = schedule(&folder, args.targets == "resolved")?;
+    let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
     let program = node_program(args.node_bin.as_deref())?;
     let mut progress = Progress::new(args.output.quiet || args.output.json);
     let original = match folder.verdict()? {
@@ -74,31 +75,21 @@ fn label(manifest: &Manifest) -> String {
 }
 
 /// The schedule as it is to be run again: same times, and the nodes that were really hit.
-fn schedule(folder: &RunFolder, resolved: bool) -> Result<Schedule, Failure> {
+fn schedule(
+    folder: &RunFolder,
+    node_count: u32,
+    resolved: bool,
+) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     for fault in &mut schedule.faults {
-        if !resolved {
-            fault.resolved = None;
-        }
         if let Some(resolved) = &fault.resolved {
-            nemesis::resolve::Action::from_resolved(&fault.fault.kind, resolved).map_err(
-                |error| {
-                    let path = folder.schedule_path();
-                    Failure::Harness(anyhow::anyhow!(
-                        "{}: fault {}: {error}",
-                        path.display(),
-                        fault.id
-                    ))
-                },
-            )?;
             fault.trigger.at_ms = resolved.at_ms;
         }
-        fault.outcome = None;
-        fault.reason = None;
-        fault.healed_at_ms = None;
-        fault.effect.clear();
     }
-    schedule.faults.sort_by_key(|fault| fault.trigger.at_ms);
+    forget_outcomes(&mut schedule, resolved);
+    let nodes: Vec<String> = (1..=node_count).map(|id| format!("n{id}")).collect();
+    nemesis::schedule::prepare(&mut schedule, &nodes)
+        .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)
 }
 

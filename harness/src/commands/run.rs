@@ -4,7 +4,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use nemesis::fault::Fault;
 use nemesis::family::{Family, parse_families};
 use nemesis::plan::{PlanOptions, plan};
 use results::manifest::RunOptions;
@@ -13,7 +12,7 @@ use results::store::{Store, read_schedule};
 
 use super::announce;
 use crate::cli::RunArgs;
-use crate::execution::{RunPlan, TIMERS, execute, node_program};
+use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::runner::START_UP_MS;
@@ -80,7 +79,7 @@ fn check_workload(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let known = WORKLOADS.join(", ");
-    let nearest = nemesis::nearest::nearest(name, WORKLOADS);
+    let nearest = nemesis::names::nearest(name, &WORKLOADS);
     let hint = nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
     Err(Failure::arguments(format!("unknown workload {name:?}; known: {known}{hint}")))
 }
@@ -136,21 +135,12 @@ fn schedule(
             planned
         }
     };
-    for fault in &mut schedule.faults {
-        let described = Fault::from_description(&fault.fault);
-        described
-            .map_err(|error| error.to_string())
-            .and_then(|parsed| parsed.validate(&nodes).map_err(|error| error.to_string()))
-            .map_err(|reason| Failure::arguments(format!("fault {}: {reason}", fault.id)))?;
-        fault.outcome = None;
-        fault.reason = None;
-        fault.healed_at_ms = None;
-        fault.effect.clear();
-        if args.schedule.is_some() {
-            // Written by hand, or recorded: either way only what was asked for counts here.
-            fault.resolved = None;
-        }
+    if args.schedule.is_some() {
+        // Written by hand, or recorded: either way only what was asked for counts here.
+        forget_outcomes(&mut schedule, false);
     }
+    nemesis::schedule::prepare(&mut schedule, &nodes)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
     Ok(schedule)
 }
 

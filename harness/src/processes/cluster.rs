@@ -7,7 +7,7 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use nemesis::links::Links;
-use nemesis::processes as signals;
+use nemesis::processes::{self as signals, Confirmation};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -62,16 +62,17 @@ impl Cluster {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied()
     }
 
+    /// Names come from the cluster's own list, which is the links' list, so the links know them.
     fn set_address(&self, node: &str, address: Option<SocketAddr>) {
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         match address {
             Some(address) => {
                 addresses.insert(node.to_owned(), address);
-                self.links.set_target(node, Some(address));
+                let _ = self.links.set_target(node, address);
             }
             None => {
                 addresses.remove(node);
-                self.links.set_target(node, None);
+                let _ = self.links.clear_target(node);
             }
         }
     }
@@ -106,7 +107,8 @@ impl Cluster {
         let Some(process) = slot.process.as_mut() else {
             return Err(format!("{node} does not run"));
         };
-        signals::kill(process.pid()).map_err(|error| format!("cannot kill {node}: {error}"))?;
+        let killed = signals::kill(process.pid()).await;
+        killed.map_err(|error| format!("cannot kill {node}: {error}"))?;
         let ended = process.wait_ended(DEATH_LIMIT).await;
         ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
         self.set_address(node, None);
@@ -119,7 +121,7 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: it does not run, is stopped already, or did not stop.
-    pub async fn pause(&self, node: &str) -> Result<(), String> {
+    pub async fn pause(&self, node: &str) -> Result<Confirmation, String> {
         let mut slot = self.slot(node)?.lock().await;
         if slot.stopped_since.is_some() {
             return Err(format!("{node} is stopped already"));
@@ -129,9 +131,9 @@ impl Cluster {
         };
         let pid = process.pid();
         let stopped = signals::stop(pid).await;
-        stopped.map_err(|error| format!("cannot stop {node}: {error}"))?;
+        // Even if it is not seen stopped, it was told to stop, so it must be resumed later.
         slot.stopped_since = Some(Instant::now());
-        Ok(())
+        stopped.map_err(|error| format!("cannot stop {node}: {error}"))
     }
 
     /// Lets a stopped node go on; returns for how long it was stopped. A node that was killed or

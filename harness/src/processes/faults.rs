@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nemesis::processes::Confirmation;
 use nemesis::resolve::{Action, ClockSetting};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
@@ -31,11 +32,11 @@ impl ActiveFaults {
     /// Applies a fault.
     pub async fn start(&self, cluster: &Cluster, id: u64, action: Action) -> FaultReport {
         let (active, report) = match action {
-            Action::Cut { links } => {
-                cluster.links.cut(id, &links);
+            Action::Cut { links } => match cluster.links.cut(id, &links) {
                 // What a cut does shows only once bytes want to cross it: see healing.
-                (Some(Active::Cut), report(1, Vec::new(), Map::new()))
-            }
+                Ok(()) => (Some(Active::Cut), report(1, Vec::new(), Map::new())),
+                Err(error) => (None, report(0, vec![error.to_string()], Map::new())),
+            },
             Action::Kill { nodes } => kill(cluster, nodes).await,
             Action::Pause { nodes } => pause(cluster, nodes).await,
             Action::SkewClocks { clocks } => skew(cluster, clocks).await,
@@ -51,15 +52,7 @@ impl ActiveFaults {
         let active = self.faults.lock().await.remove(&id);
         let (problems, effect) = match active {
             None => (Vec::new(), Map::new()),
-            Some(Active::Cut) => {
-                let effect = cluster.links.heal(id);
-                let effect = effect_map(json!({
-                    "bytes_held": effect.bytes_held,
-                    "chunks_held": effect.chunks_held,
-                    "connections_affected": effect.connections_affected,
-                }));
-                (Vec::new(), effect)
-            }
+            Some(Active::Cut) => (Vec::new(), cluster.links.heal(id).to_effect()),
             Some(Active::Kill { nodes, since }) => {
                 let mut problems = Vec::new();
                 for node in &nodes {
@@ -120,18 +113,23 @@ async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultRe
 
 async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
     let mut stopped = Vec::new();
+    let mut verified_count = 0;
     let mut problems = Vec::new();
     for node in nodes {
         match cluster.pause(&node).await {
-            Ok(()) => stopped.push(node),
+            Ok(confirmation) => {
+                verified_count += usize::from(confirmation == Confirmation::Verified);
+                stopped.push(node);
+            }
             Err(problem) => problems.push(problem),
         }
     }
-    let report = report(
-        stopped.len(),
-        problems,
-        effect_map(json!({ "stopped_count": stopped.len() })),
-    );
+    let effect = effect_map(json!({ "stopped_count": verified_count }));
+    let mut report = report(verified_count, problems, effect);
+    if verified_count == 0 && !stopped.is_empty() {
+        report.outcome = FaultOutcome::Indeterminate;
+        report.reason = Some("this system does not say whether a process is stopped".into());
+    }
     ((!stopped.is_empty()).then_some(Active::Pause { nodes: stopped }), report)
 }
 

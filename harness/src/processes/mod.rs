@@ -240,11 +240,10 @@ fn settings(
 ) -> Result<Vec<NodeSettings>> {
     let mut all = Vec::new();
     for (id, name) in (1u32..).zip(names) {
-        let peers: Vec<(u32, SocketAddr)> = (1u32..)
-            .zip(names)
-            .filter(|(_, peer)| *peer != name)
-            .map(|(peer_id, peer)| (peer_id, links.address(name, peer)))
-            .collect();
+        let mut peers: Vec<(u32, SocketAddr)> = Vec::new();
+        for (peer_id, peer) in (1u32..).zip(names).filter(|(_, peer)| *peer != name) {
+            peers.push((peer_id, links.address(name, peer)?));
+        }
         // The node reads paths relative to where it was started, which is where the harness is.
         let node_folder = std::path::absolute(folder.node_path(name))
             .with_context(|| format!("cannot find the folder of {name}"))?;

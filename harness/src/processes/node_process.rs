@@ -179,8 +179,8 @@ impl NodeSettings {
 
 impl NodeProcess {
     /// Process id.
-    pub fn pid(&self) -> i32 {
-        self.child.id() as i32
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// How the process ended, if it has.
