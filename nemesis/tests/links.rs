@@ -343,6 +343,27 @@ async fn bytes_of_a_sender_that_gave_up_still_arrive() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_stream_is_held_like_its_bytes() {
+    let (links, n2) = network().await;
+    let (mut opener, mut accepter) = connected(&links, &n2).await;
+    links.cut(1, &[link("n1", "n2"), link("n2", "n1")]).unwrap();
+    opener.shutdown().await.unwrap();
+    expect_silence(&mut accepter).await;
+    accepter.shutdown().await.unwrap();
+    expect_silence(&mut opener).await;
+    assert_eq!(
+        links.heal(1),
+        LinkEffect {
+            bytes_held: 0,
+            chunks_held: 0,
+            connections_affected: 1
+        }
+    );
+    expect_end(&mut accepter).await;
+    expect_end(&mut opener).await;
+}
+
+#[tokio::test]
 async fn resets_travel_both_ways_and_obey_cuts() {
     let (links, n2) = network().await;
     let (opener, mut accepter) = connected(&links, &n2).await;
