@@ -272,6 +272,7 @@ fn percent_of(value: u64, percent: u64) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use results::schedule::FaultDescription;
     use std::collections::BTreeMap;
 
     fn options(seed: u64, families: &[Family], time_ms: u64, interval_ms: u64) -> PlanOptions {
@@ -497,4 +498,43 @@ mod tests {
         let schedule = plan(&options(1, &Family::ALL, TIME_MIN_MS, u64::MAX)).unwrap();
         assert_eq!(schedule.faults.len(), Family::ALL.len());
     }
+
+    /// A stored seed must plan the same run in years to come.
+    #[test]
+    fn a_seed_never_changes_its_meaning() {
+        let schedule = plan(&options(42, &Family::ALL, 12_000, 6_000)).unwrap();
+        let planned: Vec<(u64, u64, u64, FaultDescription)> = schedule
+            .faults
+            .into_iter()
+            .map(|fault| {
+                (
+                    fault.id,
+                    fault.trigger.at_ms,
+                    fault.duration_ms,
+                    fault.fault,
+                )
+            })
+            .collect();
+        let expected = GOLDEN.map(|(id, at_ms, duration_ms, fault)| {
+            (id, at_ms, duration_ms, serde_json::from_str(fault).unwrap())
+        });
+        assert_eq!(planned, expected);
+    }
+
+    const GOLDEN: [(u64, u64, u64, &str); 4] = [
+        (
+            1,
+            2965,
+            3481,
+            r#"{"kind":"partition","shape":"majorities-ring","style":"hold"}"#,
+        ),
+        (2, 3231, 2401, r#"{"kind":"kill","targets":"leader"}"#),
+        (3, 3856, 3466, r#"{"kind":"pause","targets":"minority"}"#),
+        (
+            4,
+            5116,
+            3562,
+            r#"{"kind":"clock-skew","offset_ms":-158,"rate":1.0,"targets":"minority"}"#,
+        ),
+    ];
 }

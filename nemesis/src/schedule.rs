@@ -1,8 +1,8 @@
 //! Owns the check of a schedule before a run: numbers, order, and whether the cluster can do it at all.
 //! Never runs it; keeping track of what is due is the business of `timeline`.
 
+use crate::action::{Action, ReplayError};
 use crate::fault::{Fault, FaultError};
-use crate::resolve::{Action, ReplayError};
 use results::FORMAT_VERSION;
 use results::schedule::Schedule;
 use std::collections::BTreeSet;
