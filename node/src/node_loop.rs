@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
-use crate::ids::{NodeId, Offset};
+use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::registers::{Applied, Command, Registers};
 use crate::message::{Request, Response};
 use crate::mutants::Bug;
 use crate::raft::{
     Configuration, Correlation, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription,
-    Refusal, Replica, Ticket,
+    Refusal, Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
 use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
@@ -18,6 +18,10 @@ use crate::trace::Traced;
 
 /// Longest encoded command that a client may propose, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
+
+/// How many bytes of commands become one batch, unless a single command is longer. Keeps batches small
+/// enough to fit in memory caches and fetch answers, however many clients wait.
+const MAX_PROPOSAL_BYTES: usize = 512 * 1024;
 
 /// How much of the log is read at once when committed records are applied, in bytes.
 const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
@@ -154,7 +158,7 @@ impl<D: Disk> NodeLoop<D> {
         let identity =
             Identity { cluster_id: configuration.cluster_id.clone(), node_id: configuration.id };
         let bug = configuration.bug;
-        let (storage, recovered) = Storage::open(disk, identity, options)?;
+        let (storage, recovered) = Storage::open(disk, &identity, options)?;
         let applied = recovered.log_start;
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);
         let mut node = Self {
@@ -203,7 +207,7 @@ impl<D: Disk> NodeLoop<D> {
             };
             self.step(now_ns, input, outbox)?;
         }
-        if !commands.is_empty() {
+        for commands in in_batches(commands) {
             self.step(now_ns, Input::Propose { timestamp_ms, commands }, outbox)?;
         }
         if !reads.is_empty() {
@@ -221,6 +225,29 @@ impl<D: Disk> NodeLoop<D> {
     /// What the node knows about its quorum.
     pub fn describe(&self) -> QuorumDescription {
         self.replica.describe()
+    }
+
+    /// State of the replica.
+    pub fn role(&self) -> Role {
+        self.replica.role()
+    }
+
+    /// Epoch of the replica.
+    pub fn epoch(&self) -> Epoch {
+        self.replica.epoch()
+    }
+
+    /// Who leads that epoch, as far as the replica knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.replica.leader()
+    }
+
+    /// The last thing to do before an orderly end: marks the log as known to be complete.
+    ///
+    /// # Errors
+    /// When the disk fails; everything that was promised is durable all the same.
+    pub fn close(mut self) -> Result<(), NodeError> {
+        Ok(self.storage.seal()?)
     }
 
     fn admit(
@@ -417,4 +444,23 @@ impl<D: Disk> NodeLoop<D> {
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }
     }
+}
+
+/// Splits what clients want into proposals of bounded size, in order.
+fn in_batches(commands: Vec<(Ticket, Vec<u8>)>) -> Vec<Vec<(Ticket, Vec<u8>)>> {
+    let mut batches: Vec<Vec<_>> = Vec::new();
+    let mut bytes_left = 0;
+    for (ticket, command) in commands {
+        match batches.last_mut() {
+            Some(batch) if command.len() <= bytes_left => {
+                bytes_left -= command.len();
+                batch.push((ticket, command));
+            }
+            _ => {
+                bytes_left = MAX_PROPOSAL_BYTES.saturating_sub(command.len());
+                batches.push(vec![(ticket, command)]);
+            }
+        }
+    }
+    batches
 }
