@@ -153,13 +153,17 @@ fn milliseconds() -> clap::builder::RangedU64ValueParser {
 fn parse_id(text: &str) -> Result<NodeId, String> {
     match text.parse() {
         Ok(id @ 0..) => Ok(NodeId(id)),
-        _ => Err(format!("{text:?} is not a node id: a whole number from 0 to {}", i32::MAX)),
+        _ => Err(format!(
+            "{text:?} is not a node id: a whole number from 0 to {}",
+            i32::MAX
+        )),
     }
 }
 
 fn parse_peer(text: &str) -> Result<Peer, String> {
-    let (id, url) =
-        text.split_once('=').ok_or("expected ID=URL, for example 2=http://127.0.0.1:9002")?;
+    let (id, url) = text
+        .split_once('=')
+        .ok_or("expected ID=URL, for example 2=http://127.0.0.1:9002")?;
     let id = parse_id(id)?;
     let parsed = reqwest::Url::parse(url).map_err(|error| format!("{url:?}: {error}"))?;
     let plain = parsed.scheme() == "http"
@@ -170,9 +174,14 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
         && parsed.username().is_empty()
         && parsed.password().is_none();
     if !plain || parsed.port() == Some(0) {
-        return Err(format!("{url:?}: expected http://HOST:PORT and nothing else"));
+        return Err(format!(
+            "{url:?}: expected http://HOST:PORT and nothing else"
+        ));
     }
-    Ok(Peer { id, url: parsed.as_str().trim_end_matches('/').to_string() })
+    Ok(Peer {
+        id,
+        url: parsed.as_str().trim_end_matches('/').to_string(),
+    })
 }
 
 /// Runs the command line of `kraft-node`. The first argument is the name of the program, as in
@@ -206,8 +215,12 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
     if start.harness.die_with_parent {
         die_with_parent().map_err(Problem::Environment)?;
     }
-    let control =
-        start.harness.control_fd.map(control::inherit).transpose().map_err(Problem::Arguments)?;
+    let control = start
+        .harness
+        .control_fd
+        .map(control::inherit)
+        .transpose()
+        .map_err(Problem::Arguments)?;
     let mut voters: BTreeSet<_> = peer_urls.keys().copied().collect();
     voters.insert(start.id);
     let trace = start.harness.trace.clone().map(|path| TraceOptions {
@@ -247,10 +260,16 @@ fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, String> {
     let mut peer_urls = BTreeMap::new();
     for Peer { id, url } in &start.peers {
         if *id == start.id {
-            return Err(format!("--peer {}={url}: this node has that id itself", id.0));
+            return Err(format!(
+                "--peer {}={url}: this node has that id itself",
+                id.0
+            ));
         }
         if let Some(other) = peer_urls.insert(*id, url.clone()) {
-            return Err(format!("--peer {}={url}: peer {} is given before as {other}", id.0, id.0));
+            return Err(format!(
+                "--peer {}={url}: peer {} is given before as {other}",
+                id.0, id.0
+            ));
         }
     }
     let distinct: BTreeSet<_> = peer_urls.values().collect();
@@ -275,7 +294,9 @@ impl TimerArguments {
 }
 
 fn fresh_seed(id: NodeId) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     // Truncation keeps the bits that change.
     now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32 ^ u64::from(id.0.unsigned_abs())
 }
@@ -313,7 +334,9 @@ fn report_to_people(node: NodeId) {
         .try_init();
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or("an unknown failure");
-        let location = panic.location().map_or_else(String::new, |at| format!(" (at {at})"));
+        let location = panic
+            .location()
+            .map_or_else(String::new, |at| format!(" (at {at})"));
         server::stop_at_once(node, format_args!("{}{location}", in_one_line(message)));
     }));
 }
@@ -332,9 +355,15 @@ fn report_usage(error: &clap::Error) -> ExitCode {
         _ => {
             let text = error.to_string();
             let problem = text.split("\n\nUsage:").next().unwrap_or(&text);
-            let problem = problem.split("\n\nFor more information").next().unwrap_or(problem);
+            let problem = problem
+                .split("\n\nFor more information")
+                .next()
+                .unwrap_or(problem);
             let problem = problem.strip_prefix("error: ").unwrap_or(problem);
-            fail(EXIT_ARGUMENTS, &format!("{}; see --help", in_one_line(problem)))
+            fail(
+                EXIT_ARGUMENTS,
+                &format!("{}; see --help", in_one_line(problem)),
+            )
         }
     }
 }
@@ -354,7 +383,16 @@ mod tests {
     use super::*;
 
     fn parse(more: &[&str]) -> Result<StartArguments, String> {
-        let given = ["kraft-node", "start", "--id", "1", "--listen", "localhost:0", "--data", "d"];
+        let given = [
+            "kraft-node",
+            "start",
+            "--id",
+            "1",
+            "--listen",
+            "localhost:0",
+            "--data",
+            "d",
+        ];
         let Command::Start(start) = Arguments::try_parse_from(given.iter().chain(more))
             .map_err(|error| error.to_string())?
             .command;
@@ -392,9 +430,18 @@ mod tests {
 
     #[test]
     fn peers_are_ids_with_plain_urls() {
-        let peer = |url: &str| Peer { id: NodeId(2), url: url.into() };
-        assert_eq!(parse_peer("2=http://127.0.0.1:9002"), Ok(peer("http://127.0.0.1:9002")));
-        assert_eq!(parse_peer("2=http://[::1]:9002/"), Ok(peer("http://[::1]:9002")));
+        let peer = |url: &str| Peer {
+            id: NodeId(2),
+            url: url.into(),
+        };
+        assert_eq!(
+            parse_peer("2=http://127.0.0.1:9002"),
+            Ok(peer("http://127.0.0.1:9002"))
+        );
+        assert_eq!(
+            parse_peer("2=http://[::1]:9002/"),
+            Ok(peer("http://[::1]:9002"))
+        );
         for bad in [
             "2",
             "=http://a:1",
@@ -419,10 +466,16 @@ mod tests {
         assert!(parse(&["--peer", two, "--peer", three]).is_ok());
         for (more, named) in [
             (&["--peer", "1=http://a:1"][..], "--peer 1=http://a:1"),
-            (&["--peer", two, "--peer", "2=http://a:3"], "peer 2 is given before"),
+            (
+                &["--peer", two, "--peer", "2=http://a:3"],
+                "peer 2 is given before",
+            ),
             (&["--peer", two, "--peer", "3=http://a:2"], "same URL"),
             (&["--peer", "2=ftp://a:1"], "expected http://HOST:PORT"),
-            (&["--fetch-max-wait-ms", "2000"], "less than --fetch-timeout-ms 2000"),
+            (
+                &["--fetch-max-wait-ms", "2000"],
+                "less than --fetch-timeout-ms 2000",
+            ),
             (&["--election-timeout-ms", "0"], "--election-timeout-ms"),
             (&["--retry-backoff-ms", "-1"], "'-1'"),
             (&["--bug", "B99"], "hwm-any-epoch"),

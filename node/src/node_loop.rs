@@ -10,7 +10,7 @@ use crate::message::{Request, Response};
 use crate::mutants::Bug;
 use crate::raft::{
     Configuration, Correlation, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription,
-    Refusal, Replica, Role, Ticket,
+    Refusal, Replica, Ticket,
 };
 use crate::storage::disk::Disk;
 use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
@@ -155,8 +155,10 @@ impl<D: Disk> NodeLoop<D> {
         now_ns: u64,
         outbox: &mut impl Outbox,
     ) -> Result<Self, StartError> {
-        let identity =
-            Identity { cluster_id: configuration.cluster_id.clone(), node_id: configuration.id };
+        let identity = Identity {
+            cluster_id: configuration.cluster_id.clone(),
+            node_id: configuration.id,
+        };
         let bug = configuration.bug;
         let (storage, recovered) = Storage::open(disk, &identity, options)?;
         let applied = recovered.log_start;
@@ -196,9 +198,15 @@ impl<D: Disk> NodeLoop<D> {
         for arrival in arrivals {
             let input = match arrival {
                 Arrival::PeerRequest { ticket, request } => Input::PeerRequest { ticket, request },
-                Arrival::PeerAnswer { peer, correlation, answer } => {
-                    Input::PeerAnswer { peer, correlation, answer }
-                }
+                Arrival::PeerAnswer {
+                    peer,
+                    correlation,
+                    answer,
+                } => Input::PeerAnswer {
+                    peer,
+                    correlation,
+                    answer,
+                },
                 Arrival::Shutdown => Input::Shutdown,
                 Arrival::Client { ticket, request } => {
                     self.admit(ticket, request, &mut commands, &mut reads, outbox);
@@ -208,7 +216,14 @@ impl<D: Disk> NodeLoop<D> {
             self.step(now_ns, input, outbox)?;
         }
         for commands in in_batches(commands) {
-            self.step(now_ns, Input::Propose { timestamp_ms, commands }, outbox)?;
+            self.step(
+                now_ns,
+                Input::Propose {
+                    timestamp_ms,
+                    commands,
+                },
+                outbox,
+            )?;
         }
         if !reads.is_empty() {
             self.step(now_ns, Input::Read { tickets: reads }, outbox)?;
@@ -227,9 +242,10 @@ impl<D: Disk> NodeLoop<D> {
         self.replica.describe()
     }
 
-    /// State of the replica.
-    pub fn role(&self) -> Role {
-        self.replica.role()
+    /// After [`Arrival::Shutdown`]: whether the process may end, because every voter knows of the
+    /// resignation or there was nothing to resign.
+    pub fn is_ready_to_stop(&self) -> bool {
+        self.replica.is_ready_to_stop()
     }
 
     /// Epoch of the replica.
@@ -331,23 +347,45 @@ impl<D: Disk> NodeLoop<D> {
                     self.storage.truncate(log_end)?;
                     self.unsynced = true;
                 }
-                Effect::Send { peer, correlation, request } => {
-                    self.release(Departure::Send { peer, correlation, request }, outbox);
+                Effect::Send {
+                    peer,
+                    correlation,
+                    request,
+                } => {
+                    self.release(
+                        Departure::Send {
+                            peer,
+                            correlation,
+                            request,
+                        },
+                        outbox,
+                    );
                 }
                 Effect::Reply { ticket, response } => {
                     self.release(Departure::Reply { ticket, response }, outbox);
                 }
-                Effect::ReplyFetch { ticket, mut response, from, max_bytes } => {
+                Effect::ReplyFetch {
+                    ticket,
+                    mut response,
+                    from,
+                    max_bytes,
+                } => {
                     if let Some(from) = from {
                         response.batches = self.storage.read(from, max_bytes)?;
                     }
                     // Promises nothing about the records it carries, so followers may store them
                     // while this node still syncs.
-                    outbox.depart(Departure::Reply { ticket, response: Response::Fetch(response) });
+                    outbox.depart(Departure::Reply {
+                        ticket,
+                        response: Response::Fetch(response),
+                    });
                 }
                 Effect::Proposed { ticket, offset } => self.note_proposed(ticket, offset, outbox),
                 Effect::Refused { ticket, refusal } => self.refuse(ticket, refusal, outbox),
-                Effect::ReadReady { ticket, read_offset } => {
+                Effect::ReadReady {
+                    ticket,
+                    read_offset,
+                } => {
                     self.serve_read(ticket, read_offset, outbox);
                 }
                 Effect::Committed { high_watermark } => self.apply(high_watermark, outbox)?,
@@ -360,10 +398,13 @@ impl<D: Disk> NodeLoop<D> {
 
     fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
         let command = self.proposed.remove(&ticket);
-        let acknowledge_early = self.bug == Some(Bug::AckOnAppend)
-            && matches!(command, Some(Command::Write { .. }));
+        let acknowledge_early =
+            self.bug == Some(Bug::AckOnAppend) && matches!(command, Some(Command::Write { .. }));
         if acknowledge_early {
-            let position = Position { epoch: self.replica.epoch(), offset };
+            let position = Position {
+                epoch: self.replica.epoch(),
+                offset,
+            };
             let reply = ClientReply::Written { position };
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         } else {
@@ -378,8 +419,11 @@ impl<D: Disk> NodeLoop<D> {
             Refusal::NotLeader => RefusalCode::NotLeaderOrFollower,
             Refusal::ShuttingDown => RefusalCode::BrokerNotAvailable,
         };
-        let reply =
-            ClientReply::Refused { code, leader: refusal.leader, epoch: refusal.epoch };
+        let reply = ClientReply::Refused {
+            code,
+            leader: refusal.leader,
+            epoch: refusal.epoch,
+        };
         self.release(Departure::ClientReply { ticket, reply }, outbox);
     }
 
@@ -389,9 +433,17 @@ impl<D: Disk> NodeLoop<D> {
             "a read at {read_offset} was released while only {} is applied",
             self.applied
         );
-        let Some(key) = self.reads.remove(&ticket) else { return };
-        let position = Position { epoch: self.replica.epoch(), offset: self.applied };
-        let reply = ClientReply::Value { value: self.registers.read(&key), position };
+        let Some(key) = self.reads.remove(&ticket) else {
+            return;
+        };
+        let position = Position {
+            epoch: self.replica.epoch(),
+            offset: self.applied,
+        };
+        let reply = ClientReply::Value {
+            value: self.registers.read(&key),
+            position,
+        };
         self.release(Departure::ClientReply { ticket, reply }, outbox);
     }
 
@@ -409,7 +461,10 @@ impl<D: Disk> NodeLoop<D> {
                     }
                 }
             }
-            assert!(self.applied > before, "the log ends below its high watermark");
+            assert!(
+                self.applied > before,
+                "the log ends below its high watermark"
+            );
         }
         Ok(())
     }
@@ -420,11 +475,14 @@ impl<D: Disk> NodeLoop<D> {
         record: &[u8],
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
-        let command = Command::decode(record)
-            .map_err(|source| NodeError::Undecodable { offset, source })?;
+        let command =
+            Command::decode(record).map_err(|source| NodeError::Undecodable { offset, source })?;
         let applied = self.registers.apply(command);
         if let Some(ticket) = self.uncommitted.remove(&offset) {
-            let position = Position { epoch: self.replica.epoch(), offset };
+            let position = Position {
+                epoch: self.replica.epoch(),
+                offset,
+            };
             let reply = match applied {
                 Applied::Written => ClientReply::Written { position },
                 Applied::CompareMismatch { current } => {
@@ -440,7 +498,10 @@ impl<D: Disk> NodeLoop<D> {
     fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
         let epoch = self.replica.epoch();
         for ticket in std::mem::take(&mut self.uncommitted).into_values() {
-            let reply = ClientReply::Unknown { code: UnknownCode::LeadershipLost, epoch };
+            let reply = ClientReply::Unknown {
+                code: UnknownCode::LeadershipLost,
+                epoch,
+            };
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }
     }

@@ -83,7 +83,9 @@ impl Registers {
                     self.cells.insert(key, new);
                     Applied::Written
                 } else {
-                    Applied::CompareMismatch { current: current.clone() }
+                    Applied::CompareMismatch {
+                        current: current.clone(),
+                    }
                 }
             }
         }
@@ -99,8 +101,15 @@ mod tests {
     #[test]
     fn compare_and_set_sees_null_in_a_fresh_register() {
         let mut registers = Registers::default();
-        let swap = |expected, new| Command::CompareAndSet { key: "a".into(), expected, new };
-        assert_eq!(registers.apply(swap(json!(null), json!(1))), Applied::Written);
+        let swap = |expected, new| Command::CompareAndSet {
+            key: "a".into(),
+            expected,
+            new,
+        };
+        assert_eq!(
+            registers.apply(swap(json!(null), json!(1))),
+            Applied::Written
+        );
         assert_eq!(
             registers.apply(swap(json!(2), json!(3))),
             Applied::CompareMismatch { current: json!(1) }
@@ -111,7 +120,10 @@ mod tests {
 
     #[test]
     fn commands_survive_the_log() {
-        let command = Command::Write { key: "a\"b".into(), value: json!({"x": [1, null]}) };
+        let command = Command::Write {
+            key: "a\"b".into(),
+            value: json!({"x": [1, null]}),
+        };
         assert_eq!(Command::decode(&command.encode()).unwrap(), command);
         assert!(Command::decode(b"{}").is_err());
     }

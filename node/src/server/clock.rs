@@ -52,12 +52,19 @@ pub(crate) struct SkewedClock {
 impl SkewedClock {
     /// A clock that tells true time.
     pub(crate) fn new(true_ns: i64) -> Self {
-        Self { offset_ms: 0, rate: 1.0, since_true_ns: true_ns, drift_ns: 0 }
+        Self {
+            offset_ms: 0,
+            rate: 1.0,
+            since_true_ns: true_ns,
+            drift_ns: 0,
+        }
     }
 
     /// What the clock shows at a true time.
     pub(crate) fn now_ns(&self, true_ns: i64) -> u64 {
-        let shown = true_ns.saturating_add(ORIGIN_NS).saturating_add(self.skew_ns(true_ns));
+        let shown = true_ns
+            .saturating_add(ORIGIN_NS)
+            .saturating_add(self.skew_ns(true_ns));
         u64::try_from(shown).unwrap_or(0)
     }
 
@@ -73,8 +80,17 @@ impl SkewedClock {
             return Err(format!("rate must be from 0 to {MAX_RATE}"));
         }
         let restored = offset_ms == 0 && rate == 1.0;
-        let drift_ns = if restored { 0 } else { self.drift_at_ns(true_ns) };
-        *self = Self { offset_ms, rate, since_true_ns: true_ns, drift_ns };
+        let drift_ns = if restored {
+            0
+        } else {
+            self.drift_at_ns(true_ns)
+        };
+        *self = Self {
+            offset_ms,
+            rate,
+            since_true_ns: true_ns,
+            drift_ns,
+        };
         Ok(())
     }
 
@@ -105,7 +121,8 @@ impl SkewedClock {
     fn drift_at_ns(&self, true_ns: i64) -> i64 {
         let elapsed_ns = true_ns.saturating_sub(self.since_true_ns) as f64;
         // A float to integer cast saturates.
-        self.drift_ns.saturating_add(((self.rate - 1.0) * elapsed_ns) as i64)
+        self.drift_ns
+            .saturating_add(((self.rate - 1.0) * elapsed_ns) as i64)
     }
 
     fn skew_ns(&self, true_ns: i64) -> i64 {
@@ -128,7 +145,14 @@ mod tests {
     fn an_untouched_clock_tells_true_time() {
         let clock = SkewedClock::new(5 * SECOND);
         assert_eq!(shows(&clock, 9 * SECOND), 9 * SECOND);
-        assert_eq!(clock.state(9 * SECOND), ClockState { offset_ms: 0, rate: 1.0, skew_ms: 0.0 });
+        assert_eq!(
+            clock.state(9 * SECOND),
+            ClockState {
+                offset_ms: 0,
+                rate: 1.0,
+                skew_ms: 0.0
+            }
+        );
     }
 
     #[test]
@@ -137,7 +161,11 @@ mod tests {
         let before = shows(&clock, SECOND);
         clock.set(SECOND, -3_600_000, 1.0).unwrap();
         assert_eq!(shows(&clock, SECOND), before - 3_600 * SECOND);
-        assert_eq!(shows(&clock, 2 * SECOND), before - 3_599 * SECOND, "it still moves");
+        assert_eq!(
+            shows(&clock, 2 * SECOND),
+            before - 3_599 * SECOND,
+            "it still moves"
+        );
         assert_eq!(clock.state(2 * SECOND).skew_ms, -3_600_000.0);
     }
 
@@ -151,7 +179,11 @@ mod tests {
         assert_eq!(shows(&clock, 11 * SECOND), 12 * SECOND);
         assert_eq!(shows(&clock, 13 * SECOND), 13 * SECOND);
         clock.set(13 * SECOND, 250, 0.5).unwrap();
-        assert_eq!(shows(&clock, 13 * SECOND), 13 * SECOND + SECOND / 4, "only the offset jumps");
+        assert_eq!(
+            shows(&clock, 13 * SECOND),
+            13 * SECOND + SECOND / 4,
+            "only the offset jumps"
+        );
     }
 
     #[test]
@@ -168,10 +200,17 @@ mod tests {
     fn impossible_settings_change_nothing() {
         let mut clock = SkewedClock::new(0);
         clock.set(0, 10, 1.1).unwrap();
-        for (offset_ms, rate) in
-            [(0, -0.1), (0, f64::NAN), (0, f64::INFINITY), (i64::MIN, 1.0), (MAX_OFFSET_MS + 1, 1.0)]
-        {
-            assert!(clock.set(SECOND, offset_ms, rate).is_err(), "{offset_ms} {rate}");
+        for (offset_ms, rate) in [
+            (0, -0.1),
+            (0, f64::NAN),
+            (0, f64::INFINITY),
+            (i64::MIN, 1.0),
+            (MAX_OFFSET_MS + 1, 1.0),
+        ] {
+            assert!(
+                clock.set(SECOND, offset_ms, rate).is_err(),
+                "{offset_ms} {rate}"
+            );
         }
         let state = clock.state(SECOND);
         assert_eq!((state.offset_ms, state.rate), (10, 1.1));
@@ -181,12 +220,22 @@ mod tests {
     fn waits_are_translated_to_true_time() {
         let mut clock = SkewedClock::new(0);
         let in_20_ms = clock.now_ns(0) + 20_000_000;
-        assert_eq!(clock.time_until(in_20_ms, 0, CAP), Duration::from_millis(20));
+        assert_eq!(
+            clock.time_until(in_20_ms, 0, CAP),
+            Duration::from_millis(20)
+        );
         assert_eq!(clock.time_until(in_20_ms, 30_000_000, CAP), Duration::ZERO);
         assert_eq!(clock.time_until(u64::MAX, 0, CAP), CAP);
         clock.set(0, 0, 2.0).unwrap();
-        assert_eq!(clock.time_until(in_20_ms, 0, CAP), Duration::from_millis(10));
+        assert_eq!(
+            clock.time_until(in_20_ms, 0, CAP),
+            Duration::from_millis(10)
+        );
         clock.set(0, 0, 0.0).unwrap();
-        assert_eq!(clock.time_until(in_20_ms, 0, CAP), CAP, "a stopped clock never gets there");
+        assert_eq!(
+            clock.time_until(in_20_ms, 0, CAP),
+            CAP,
+            "a stopped clock never gets there"
+        );
     }
 }

@@ -129,7 +129,10 @@ impl Controlled {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read_bytes = (&mut input).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
+            let read_bytes = (&mut input)
+                .take(MAX_LINE_BYTES)
+                .read_until(b'\n', &mut line)
+                .await?;
             if read_bytes == 0 {
                 return Ok(());
             }
@@ -158,7 +161,10 @@ impl Controlled {
                 (outcome.map(|clock| Detail::Clock { clock }), false)
             }
             Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
-            Err(error) => (Err(format!("the command is not understood: {error}")), false),
+            Err(error) => (
+                Err(format!("the command is not understood: {error}")),
+                false,
+            ),
         };
         let ok = outcome.is_ok();
         let detail = outcome.unwrap_or_else(|error| Detail::Error { error });
@@ -166,7 +172,11 @@ impl Controlled {
     }
 
     async fn status(&self) -> Result<Detail, String> {
-        let snapshot = self.mailbox.describe().await.ok_or_else(|| self.stopped())?;
+        let snapshot = self
+            .mailbox
+            .describe()
+            .await
+            .ok_or_else(|| self.stopped())?;
         Ok(Detail::Status(Status {
             node: self.node.to_string(),
             http_port: self.http_port,

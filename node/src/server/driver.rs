@@ -1,7 +1,6 @@
 //! Owns the thread that a node's loop lives on: its mailbox, its clock and when it wakes up.
 //! Never makes a protocol decision and never touches a socket.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,9 +12,9 @@ use tokio::sync::oneshot;
 
 use crate::client::ClientReply;
 use crate::ids::{Epoch, NodeId};
-use crate::message::{Request, Response};
+use crate::message::Response;
 use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox};
-use crate::raft::{PeerAnswer, QuorumDescription, Role};
+use crate::raft::{QuorumDescription, Role};
 use crate::storage::disk::Disk;
 use crate::trace::{TraceEvent, Traced};
 
@@ -97,7 +96,12 @@ impl Mailbox {
         rate: f64,
     ) -> Option<Result<ClockState, String>> {
         let (reply, receiver) = oneshot::channel();
-        self.send(Message::SetClock { offset_ms, rate, reply }).ok()?;
+        self.send(Message::SetClock {
+            offset_ms,
+            rate,
+            reply,
+        })
+        .ok()?;
         receiver.await.ok()
     }
 }
@@ -110,12 +114,17 @@ impl View {
     fn publish(&self, leader: Option<NodeId>, epoch: Epoch) {
         // Ids are not negative, so the unsigned successor leaves 0 for "unknown".
         let leader = leader.map_or(0, |leader| leader.0 as u32 + 1);
-        self.0.store(u64::from(leader) << 32 | u64::from(epoch.0 as u32), Ordering::Release);
+        self.0.store(
+            u64::from(leader) << 32 | u64::from(epoch.0 as u32),
+            Ordering::Release,
+        );
     }
 
     pub(crate) fn look(&self) -> (Option<NodeId>, Epoch) {
         let packed = self.0.load(Ordering::Acquire);
-        let leader = ((packed >> 32) as u32).checked_sub(1).map(|id| NodeId(id as i32));
+        let leader = ((packed >> 32) as u32)
+            .checked_sub(1)
+            .map(|id| NodeId(id as i32));
         (leader, Epoch(packed as u32 as i32))
     }
 }
@@ -144,8 +153,6 @@ pub(crate) struct ProcessOutbox {
     pub(crate) peers: Peers,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
-    /// Voters that were sent the end of this leader's epoch and have not answered.
-    untold: BTreeSet<NodeId>,
     /// Set once the trace cannot be written; nothing leaves from then on.
     trace_failure: Option<io::Error>,
 }
@@ -158,7 +165,14 @@ impl ProcessOutbox {
         clients: Pending<ClientReply>,
         askers: Pending<Response>,
     ) -> Self {
-        Self { node, trace, peers, clients, askers, untold: BTreeSet::new(), trace_failure: None }
+        Self {
+            node,
+            trace,
+            peers,
+            clients,
+            askers,
+            trace_failure: None,
+        }
     }
 
     fn flush_trace(&mut self) {
@@ -176,21 +190,11 @@ impl ProcessOutbox {
     pub(crate) fn finish(&mut self) -> Result<(), DriverError> {
         self.flush_trace();
         match (self.trace_failure.take(), &self.trace) {
-            (Some(source), Some(trace)) => {
-                Err(DriverError::Trace { path: trace.path().to_path_buf(), source })
-            }
+            (Some(source), Some(trace)) => Err(DriverError::Trace {
+                path: trace.path().to_path_buf(),
+                source,
+            }),
             _ => Ok(()),
-        }
-    }
-
-    fn note_answer(&mut self, arrival: &Arrival) {
-        if let Arrival::PeerAnswer {
-            peer,
-            answer: PeerAnswer::Response(Response::EndQuorumEpoch(_)),
-            ..
-        } = arrival
-        {
-            self.untold.remove(peer);
         }
     }
 }
@@ -202,10 +206,11 @@ impl Outbox for ProcessOutbox {
             return;
         }
         match departure {
-            Departure::Send { peer, correlation, request } => {
-                if matches!(request, Request::EndQuorumEpoch(_)) {
-                    self.untold.insert(peer);
-                }
+            Departure::Send {
+                peer,
+                correlation,
+                request,
+            } => {
                 self.peers.send(peer, correlation, request);
             }
             Departure::Reply { ticket, response } => self.askers.answer(ticket, response),
@@ -214,7 +219,13 @@ impl Outbox for ProcessOutbox {
     }
 
     fn trace(&mut self, traced: Traced) {
-        if let TraceEvent::RoleChange { role, leader, reason, .. } = &traced.event {
+        if let TraceEvent::RoleChange {
+            role,
+            leader,
+            reason,
+            ..
+        } = &traced.event
+        {
             let leader = leader.as_deref().unwrap_or("unknown");
             let epoch = traced.epoch.0;
             tracing::info!(node = %self.node, epoch, leader, reason, "now {}", role_name(*role));
@@ -258,7 +269,14 @@ impl<D: Disk> Driver<D> {
         view: View,
     ) -> Self {
         view.publish(node.leader(), node.epoch());
-        Self { node, clock, mailbox, outbox, view, stop_by: None }
+        Self {
+            node,
+            clock,
+            mailbox,
+            outbox,
+            view,
+            stop_by: None,
+        }
     }
 
     /// Runs the node until it has stopped in an orderly way.
@@ -268,9 +286,12 @@ impl<D: Disk> Driver<D> {
     pub(crate) fn run(mut self) -> Result<(), DriverError> {
         let mut descriptions = Vec::new();
         while !self.has_stopped() {
-            let Some(arrivals) = self.gather(&mut descriptions) else { return Ok(()) };
+            let Some(arrivals) = self.gather(&mut descriptions) else {
+                return Ok(());
+            };
             let now_ns = self.clock.now_ns(monotonic_ns());
-            self.node.process(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+            self.node
+                .process(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
             self.outbox.finish()?;
             self.view.publish(self.node.leader(), self.node.epoch());
             for reply in descriptions.drain(..) {
@@ -292,7 +313,10 @@ impl<D: Disk> Driver<D> {
         descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
     ) -> Option<Vec<Arrival>> {
         let deadline_ns = self.node.next_deadline_ns();
-        let wait = self.clock.time_until(deadline_ns, monotonic_ns(), MAX_WAIT).max(MIN_WAIT);
+        let wait = self
+            .clock
+            .time_until(deadline_ns, monotonic_ns(), MAX_WAIT)
+            .max(MIN_WAIT);
         let mut arrivals = Vec::new();
         match self.mailbox.recv_timeout(wait) {
             Ok(message) => self.take(message, &mut arrivals, descriptions),
@@ -300,7 +324,9 @@ impl<D: Disk> Driver<D> {
             Err(RecvTimeoutError::Disconnected) => return None,
         }
         for _ in 1..MAX_BATCHED_MESSAGES {
-            let Ok(message) = self.mailbox.try_recv() else { break };
+            let Ok(message) = self.mailbox.try_recv() else {
+                break;
+            };
             self.take(message, &mut arrivals, descriptions);
         }
         Some(arrivals)
@@ -314,13 +340,17 @@ impl<D: Disk> Driver<D> {
     ) {
         match message {
             Message::Arrival(arrival) => {
-                self.outbox.note_answer(&arrival);
                 if arrival == Arrival::Shutdown {
-                    self.stop_by.get_or_insert_with(|| Instant::now() + SHUTDOWN_LIMIT);
+                    self.stop_by
+                        .get_or_insert_with(|| Instant::now() + SHUTDOWN_LIMIT);
                 }
                 arrivals.push(arrival);
             }
-            Message::SetClock { offset_ms, rate, reply } => {
+            Message::SetClock {
+                offset_ms,
+                rate,
+                reply,
+            } => {
                 let true_ns = monotonic_ns();
                 let outcome = self.clock.set(true_ns, offset_ms, rate);
                 // Fails only when whoever asked has left.
@@ -331,17 +361,17 @@ impl<D: Disk> Driver<D> {
     }
 
     fn has_stopped(&self) -> bool {
-        self.stop_by.is_some_and(|limit| {
-            let stood_down = self.node.role() != Role::Leader && self.outbox.untold.is_empty();
-            stood_down || Instant::now() >= limit
-        })
+        self.stop_by
+            .is_some_and(|limit| self.node.is_ready_to_stop() || Instant::now() >= limit)
     }
 }
 
 fn wall_clock_ms() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        .map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
 }
 
 #[cfg(test)]
@@ -352,9 +382,12 @@ mod tests {
     fn a_view_keeps_leader_and_epoch_together() {
         let view = View::default();
         assert_eq!(view.look(), (None, Epoch(0)));
-        for (leader, epoch) in
-            [(Some(NodeId(0)), 7), (Some(NodeId(i32::MAX)), i32::MAX), (None, 8), (None, 0)]
-        {
+        for (leader, epoch) in [
+            (Some(NodeId(0)), 7),
+            (Some(NodeId(i32::MAX)), i32::MAX),
+            (None, 8),
+            (None, 0),
+        ] {
             view.publish(leader, Epoch(epoch));
             assert_eq!(view.look(), (leader, Epoch(epoch)));
         }

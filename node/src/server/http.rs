@@ -142,16 +142,19 @@ impl Front {
             Err(refusal) => return refusal,
         };
         let mut waiting = self.clients.wait();
-        let arrival = Arrival::Client { ticket: waiting.ticket(), request };
+        let arrival = Arrival::Client {
+            ticket: waiting.ticket(),
+            request,
+        };
         if self.mailbox.send(Message::Arrival(arrival)).is_err() {
             return self.unavailable();
         }
         match tokio::time::timeout(self.client_deadline, waiting.answer()).await {
             Ok(Some(reply)) => self.replies.client_reply(reply),
             Ok(None) => self.replies.stopped(self.view.look().1),
-            Err(_) => {
-                self.replies.timed_out(self.client_deadline.as_millis(), self.view.look().1)
-            }
+            Err(_) => self
+                .replies
+                .timed_out(self.client_deadline.as_millis(), self.view.look().1),
         }
     }
 }
@@ -172,7 +175,10 @@ async fn answer_peer(State(front): State<Arc<Front>>, kind: RequestKind, body: B
     let limit = front.request_timeout.saturating_add(held);
     // Dropped together with the connection: a parked fetch leaves no ticket behind.
     let mut waiting = front.askers.wait();
-    let arrival = Arrival::PeerRequest { ticket: waiting.ticket(), request };
+    let arrival = Arrival::PeerRequest {
+        ticket: waiting.ticket(),
+        request,
+    };
     if front.mailbox.send(Message::Arrival(arrival)).is_err() {
         return front.unavailable();
     }
@@ -182,7 +188,9 @@ async fn answer_peer(State(front): State<Arc<Front>>, kind: RequestKind, body: B
             ([(header::CONTENT_TYPE, media_type)], body).into_response()
         }
         Ok(None) => front.replies.stopped(front.view.look().1),
-        Err(_) => front.replies.timed_out(limit.as_millis(), front.view.look().1),
+        Err(_) => front
+            .replies
+            .timed_out(limit.as_millis(), front.view.look().1),
     }
 }
 
@@ -216,7 +224,10 @@ async fn health(State(front): State<Arc<Front>>) -> Response {
 }
 
 async fn unknown_path(State(front): State<Arc<Front>>, uri: Uri) -> Response {
-    front.invalid(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
+    front.invalid(
+        StatusCode::NOT_FOUND,
+        format!("there is nothing at {}", uri.path()),
+    )
 }
 
 async fn wrong_method(State(front): State<Arc<Front>>, method: Method, uri: Uri) -> Response {

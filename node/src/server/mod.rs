@@ -139,13 +139,18 @@ impl From<DriverError> for ServerError {
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let _context = runtime.enter();
-    let listen_error =
-        |source| ServerError::Listen { listen: options.listen.clone(), source };
+    let listen_error = |source| ServerError::Listen {
+        listen: options.listen.clone(),
+        source,
+    };
     let listener = std::net::TcpListener::bind(&options.listen).map_err(listen_error)?;
     listener.set_nonblocking(true).map_err(listen_error)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    let signals = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    ];
 
     let node = options.configuration.id;
     let (process, stopped) = Process::start(&runtime, options, address)?;
@@ -183,8 +188,7 @@ impl Process {
     ) -> Result<(Self, oneshot::Receiver<()>), ServerError> {
         let node = options.configuration.id;
         let cluster_id = options.configuration.cluster_id.clone();
-        let request_timeout =
-            Duration::from_nanos(options.configuration.timers.request_timeout_ns);
+        let request_timeout = Duration::from_nanos(options.configuration.timers.request_timeout_ns);
         let (mailbox, inbox) = Mailbox::new();
         let tickets = Arc::new(Tickets::default());
         let clients = Pending::new(Arc::clone(&tickets));
@@ -194,16 +198,26 @@ impl Process {
             .trace
             .as_ref()
             .map(|trace| {
-                TraceWriter::open(trace, node)
-                    .map_err(|source| ServerError::Trace { path: trace.path.clone(), source })
+                TraceWriter::open(trace, node).map_err(|source| ServerError::Trace {
+                    path: trace.path.clone(),
+                    source,
+                })
             })
             .transpose()?;
         let handle = runtime.handle().clone();
         let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout)?;
         let outbox = ProcessOutbox::new(node, trace, peers, clients.clone(), askers.clone());
-        let parts = Parts { inbox, outbox, view: view.clone() };
-        let stopped =
-            start_loop(options.configuration, &options.data, options.write_behind, parts)?;
+        let parts = Parts {
+            inbox,
+            outbox,
+            view: view.clone(),
+        };
+        let stopped = start_loop(
+            options.configuration,
+            &options.data,
+            options.write_behind,
+            parts,
+        )?;
         let mut urls = options.peer_urls;
         urls.insert(node, format!("http://{address}"));
         let front = Front {
@@ -300,8 +314,10 @@ fn start_loop(
 ) -> Result<oneshot::Receiver<()>, ServerError> {
     let disk = DirectoryDisk::open(data)?;
     if write_behind {
-        let disk = WriteBehindDisk::new(disk)
-            .map_err(|source| ServerError::Unreadable { path: data.into(), source })?;
+        let disk = WriteBehindDisk::new(disk).map_err(|source| ServerError::Unreadable {
+            path: data.into(),
+            source,
+        })?;
         start_thread(configuration, data, disk, parts)
     } else {
         start_thread(configuration, data, disk, parts)
@@ -314,15 +330,29 @@ fn start_thread<D: Disk + Send + 'static>(
     disk: D,
     parts: Parts,
 ) -> Result<oneshot::Receiver<()>, ServerError> {
-    let Parts { inbox, mut outbox, view } = parts;
+    let Parts {
+        inbox,
+        mut outbox,
+        view,
+    } = parts;
     let node = configuration.id;
     let clock = SkewedClock::new(monotonic_ns());
     let now_ns = clock.now_ns(monotonic_ns());
-    let started =
-        NodeLoop::start(configuration, disk, StorageOptions::default(), now_ns, &mut outbox);
+    let started = NodeLoop::start(
+        configuration,
+        disk,
+        StorageOptions::default(),
+        now_ns,
+        &mut outbox,
+    );
     if let Err(StartError::Open(error)) = &started {
-        let event = TraceEvent::RefusedToStart { reason: error.to_string() };
-        outbox.trace(Traced { epoch: Epoch(0), event });
+        let event = TraceEvent::RefusedToStart {
+            reason: error.to_string(),
+        };
+        outbox.trace(Traced {
+            epoch: Epoch(0),
+            event,
+        });
     }
     outbox.finish()?;
     let started = started.map_err(|source| ServerError::Data {
@@ -331,10 +361,12 @@ fn start_thread<D: Disk + Send + 'static>(
     })?;
     let driver = Driver::new(started, clock, inbox, outbox, view);
     let (stopped, when_stopped) = oneshot::channel();
-    thread::Builder::new().name(node.to_string()).spawn(move || match driver.run() {
-        // Fails only when the process is ending anyway.
-        Ok(()) => drop(stopped.send(())),
-        Err(error) => stop_at_once(node, error),
-    })?;
+    thread::Builder::new()
+        .name(node.to_string())
+        .spawn(move || match driver.run() {
+            // Fails only when the process is ending anyway.
+            Ok(()) => drop(stopped.send(())),
+            Err(error) => stop_at_once(node, error),
+        })?;
     Ok(when_stopped)
 }

@@ -41,7 +41,12 @@ impl Peers {
             .iter()
             .map(|(peer, url)| Ok((*peer, Arc::new(Link::new(url.clone())?))))
             .collect::<Result<_, reqwest::Error>>()?;
-        Ok(Self { runtime, mailbox, links, request_timeout })
+        Ok(Self {
+            runtime,
+            mailbox,
+            links,
+            request_timeout,
+        })
     }
 
     /// Sends a request; its outcome arrives in the mailbox. Callable from any thread.
@@ -59,9 +64,9 @@ impl Peers {
             return deliver(PeerAnswer::Failed);
         };
         let timeout = match &request {
-            Request::Fetch(fetch) => {
-                self.request_timeout.saturating_add(Duration::from_millis(fetch.max_wait_ms))
-            }
+            Request::Fetch(fetch) => self
+                .request_timeout
+                .saturating_add(Duration::from_millis(fetch.max_wait_ms)),
             _ => self.request_timeout,
         };
         self.runtime.spawn(async move {
@@ -93,7 +98,10 @@ struct Connections {
 
 impl Link {
     fn new(url: String) -> Result<Self, reqwest::Error> {
-        let client = Mutex::new(Connections { generation: 0, client: client()? });
+        let client = Mutex::new(Connections {
+            generation: 0,
+            client: client()?,
+        });
         Ok(Self { url, client })
     }
 
@@ -129,7 +137,10 @@ impl Link {
             return Err(format!("status {}", response.status()));
         }
         let mut bytes = Vec::with_capacity(
-            response.content_length().unwrap_or(0).min(MAX_RESPONSE_BYTES as u64) as usize,
+            response
+                .content_length()
+                .unwrap_or(0)
+                .min(MAX_RESPONSE_BYTES as u64) as usize,
         );
         while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
             if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
@@ -141,7 +152,10 @@ impl Link {
     }
 
     fn connections(&self) -> Connections {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Drops all idle connections: after one failed, the others may hang in the same dead path.
@@ -151,7 +165,10 @@ impl Link {
         if connections.generation == generation
             && let Ok(client) = client()
         {
-            *connections = Connections { generation: generation + 1, client };
+            *connections = Connections {
+                generation: generation + 1,
+                client,
+            };
         }
     }
 }

@@ -31,13 +31,19 @@ pub(crate) struct Pending<T> {
 
 impl<T> Clone for Pending<T> {
     fn clone(&self) -> Self {
-        Self { tickets: Arc::clone(&self.tickets), waiters: Arc::clone(&self.waiters) }
+        Self {
+            tickets: Arc::clone(&self.tickets),
+            waiters: Arc::clone(&self.waiters),
+        }
     }
 }
 
 impl<T> Pending<T> {
     pub(crate) fn new(tickets: Arc<Tickets>) -> Self {
-        Self { tickets, waiters: Waiters::default() }
+        Self {
+            tickets,
+            waiters: Waiters::default(),
+        }
     }
 
     /// Starts to wait. Dropping what is returned gives the ticket up.
@@ -45,7 +51,11 @@ impl<T> Pending<T> {
         let (sender, receiver) = oneshot::channel();
         let ticket = self.tickets.next();
         lock(&self.waiters).insert(ticket, sender);
-        Waiting { ticket, receiver, waiters: Arc::clone(&self.waiters) }
+        Waiting {
+            ticket,
+            receiver,
+            waiters: Arc::clone(&self.waiters),
+        }
     }
 
     /// Gives the answer to whoever waits for it, if anyone still does.
@@ -119,7 +129,10 @@ mod tests {
         pending.answer(first.ticket(), "one");
         pending.answer(first.ticket(), "again");
         pending.answer(other.ticket(), "not for others");
-        assert_eq!((first.answer().await, second.answer().await), (Some("one"), Some("two")));
+        assert_eq!(
+            (first.answer().await, second.answer().await),
+            (Some("one"), Some("two"))
+        );
         assert_eq!(others.len(), 1);
     }
 

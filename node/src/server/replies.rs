@@ -76,11 +76,25 @@ impl Replies {
         match reply {
             ClientReply::Value { value, position } => {
                 let (epoch, offset) = (position.epoch, position.offset);
-                json(StatusCode::OK, &Done { value: Some(value), epoch, offset })
+                json(
+                    StatusCode::OK,
+                    &Done {
+                        value: Some(value),
+                        epoch,
+                        offset,
+                    },
+                )
             }
             ClientReply::Written { position } => {
                 let (epoch, offset) = (position.epoch, position.offset);
-                json(StatusCode::OK, &Done { value: None, epoch, offset })
+                json(
+                    StatusCode::OK,
+                    &Done {
+                        value: None,
+                        epoch,
+                        offset,
+                    },
+                )
             }
             ClientReply::CompareMismatch { current, position } => {
                 let error = ErrorPart {
@@ -90,18 +104,39 @@ impl Replies {
                     message: "the register does not hold the expected value".into(),
                 };
                 let (epoch, offset) = (position.epoch, Some(position.offset));
-                json(StatusCode::CONFLICT, &ErrorBody { error, leader: None, epoch, offset })
+                json(
+                    StatusCode::CONFLICT,
+                    &ErrorBody {
+                        error,
+                        leader: None,
+                        epoch,
+                        offset,
+                    },
+                )
             }
-            ClientReply::Refused { code, leader, epoch } => {
+            ClientReply::Refused {
+                code,
+                leader,
+                epoch,
+            } => {
                 let (status, message) = self.explain(code, leader, epoch);
                 self.refusal(status, name(code), message, (leader, epoch))
             }
-            ClientReply::Unknown { code: UnknownCode::LeadershipLost, epoch } => unknown(
+            ClientReply::Unknown {
+                code: UnknownCode::LeadershipLost,
+                epoch,
+            } => unknown(
                 "LEADERSHIP_LOST",
-                format!("{} lost leadership before the command was committed", self.node),
+                format!(
+                    "{} lost leadership before the command was committed",
+                    self.node
+                ),
                 epoch,
             ),
-            ClientReply::Unknown { code: UnknownCode::Stopping, epoch } => self.stopped(epoch),
+            ClientReply::Unknown {
+                code: UnknownCode::Stopping,
+                epoch,
+            } => self.stopped(epoch),
         }
     }
 
@@ -112,7 +147,12 @@ impl Replies {
         message: impl Into<String>,
         view: (Option<NodeId>, Epoch),
     ) -> Response {
-        self.refusal(status, name(RefusalCode::InvalidRequest), message.into(), view)
+        self.refusal(
+            status,
+            name(RefusalCode::InvalidRequest),
+            message.into(),
+            view,
+        )
     }
 
     /// The node takes no more requests.
@@ -151,9 +191,10 @@ impl Replies {
                 };
                 (StatusCode::MISDIRECTED_REQUEST, message)
             }
-            RefusalCode::BrokerNotAvailable => {
-                (StatusCode::SERVICE_UNAVAILABLE, format!("{node} is shutting down"))
-            }
+            RefusalCode::BrokerNotAvailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{node} is shutting down"),
+            ),
             RefusalCode::InvalidRequest => (
                 StatusCode::BAD_REQUEST,
                 format!("the command is longer than {MAX_COMMAND_BYTES} bytes"),
@@ -168,10 +209,25 @@ impl Replies {
         message: String,
         (leader, epoch): (Option<NodeId>, Epoch),
     ) -> Response {
-        let leader =
-            leader.map(|id| Leader { id, url: self.urls.get(&id).map(String::as_str) });
-        let error = ErrorPart { code, outcome: Outcome::Refused, current: None, message };
-        json(status, &ErrorBody { error, leader: Some(leader), epoch, offset: None })
+        let leader = leader.map(|id| Leader {
+            id,
+            url: self.urls.get(&id).map(String::as_str),
+        });
+        let error = ErrorPart {
+            code,
+            outcome: Outcome::Refused,
+            current: None,
+            message,
+        };
+        json(
+            status,
+            &ErrorBody {
+                error,
+                leader: Some(leader),
+                epoch,
+                offset: None,
+            },
+        )
     }
 }
 
@@ -182,8 +238,18 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 fn unknown(code: &str, message: String, epoch: Epoch) -> Response {
-    let error = ErrorPart { code, outcome: Outcome::Unknown, current: None, message };
-    let body = ErrorBody { error, leader: None, epoch, offset: None };
+    let error = ErrorPart {
+        code,
+        outcome: Outcome::Unknown,
+        current: None,
+        message,
+    };
+    let body = ErrorBody {
+        error,
+        leader: None,
+        epoch,
+        offset: None,
+    };
     json(StatusCode::GATEWAY_TIMEOUT, &body)
 }
 
@@ -209,22 +275,43 @@ mod tests {
         };
         let response = replies.client_reply(reply);
         let status = response.status().as_u16();
-        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX)
+            .await
+            .unwrap();
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    const POSITION: Position = Position { epoch: Epoch(3), offset: Offset(8) };
+    const POSITION: Position = Position {
+        epoch: Epoch(3),
+        offset: Offset(8),
+    };
 
     #[tokio::test]
     async fn success_bodies() {
-        let reply = ClientReply::Value { value: Value::Null, position: POSITION };
+        let reply = ClientReply::Value {
+            value: Value::Null,
+            position: POSITION,
+        };
         let body = json!({"value": null, "epoch": 3, "offset": 8});
-        assert_eq!(rendered(reply).await, (200, body), "a register never written reads as null");
+        assert_eq!(
+            rendered(reply).await,
+            (200, body),
+            "a register never written reads as null"
+        );
         let reply = ClientReply::Written { position: POSITION };
-        assert_eq!(rendered(reply).await, (200, json!({"epoch": 3, "offset": 8})));
-        let reply = ClientReply::CompareMismatch { current: Value::Null, position: POSITION };
+        assert_eq!(
+            rendered(reply).await,
+            (200, json!({"epoch": 3, "offset": 8}))
+        );
+        let reply = ClientReply::CompareMismatch {
+            current: Value::Null,
+            position: POSITION,
+        };
         let (status, body) = rendered(reply).await;
-        assert_eq!((status, &body["error"]["outcome"]), (409, &json!("not-applied")));
+        assert_eq!(
+            (status, &body["error"]["outcome"]),
+            (409, &json!("not-applied"))
+        );
         assert_eq!(body["error"]["current"], Value::Null);
         assert!(body["error"].as_object().unwrap().contains_key("current"));
         assert_eq!((&body["epoch"], &body["offset"]), (&json!(3), &json!(8)));
@@ -233,7 +320,10 @@ mod tests {
     #[tokio::test]
     async fn refusals_name_the_leader() {
         for (leader, shown) in [
-            (Some(NodeId(2)), json!({"id": 2, "url": "http://127.0.0.1:9002"})),
+            (
+                Some(NodeId(2)),
+                json!({"id": 2, "url": "http://127.0.0.1:9002"}),
+            ),
             (Some(NodeId(9)), json!({"id": 9, "url": null})),
             (None, Value::Null),
         ] {
@@ -243,7 +333,10 @@ mod tests {
                 epoch: Epoch(4),
             };
             let (status, body) = rendered(reply).await;
-            assert_eq!((status, &body["leader"], &body["epoch"]), (421, &shown, &json!(4)));
+            assert_eq!(
+                (status, &body["leader"], &body["epoch"]),
+                (421, &shown, &json!(4))
+            );
             assert_eq!(body["error"]["code"], "NOT_LEADER_OR_FOLLOWER");
             assert_eq!(body["error"]["outcome"], "refused");
         }
@@ -251,18 +344,43 @@ mod tests {
 
     #[tokio::test]
     async fn every_error_has_code_outcome_and_message() {
-        let refused = |code| ClientReply::Refused { code, leader: None, epoch: Epoch(4) };
-        let unknown = |code| ClientReply::Unknown { code, epoch: Epoch(4) };
+        let refused = |code| ClientReply::Refused {
+            code,
+            leader: None,
+            epoch: Epoch(4),
+        };
+        let unknown = |code| ClientReply::Unknown {
+            code,
+            epoch: Epoch(4),
+        };
         for (reply, status, code, outcome) in [
-            (refused(RefusalCode::BrokerNotAvailable), 503, "BROKER_NOT_AVAILABLE", "refused"),
-            (refused(RefusalCode::InvalidRequest), 400, "INVALID_REQUEST", "refused"),
-            (unknown(UnknownCode::LeadershipLost), 504, "LEADERSHIP_LOST", "unknown"),
+            (
+                refused(RefusalCode::BrokerNotAvailable),
+                503,
+                "BROKER_NOT_AVAILABLE",
+                "refused",
+            ),
+            (
+                refused(RefusalCode::InvalidRequest),
+                400,
+                "INVALID_REQUEST",
+                "refused",
+            ),
+            (
+                unknown(UnknownCode::LeadershipLost),
+                504,
+                "LEADERSHIP_LOST",
+                "unknown",
+            ),
             (unknown(UnknownCode::Stopping), 504, "STOPPING", "unknown"),
         ] {
             let (got, body) = rendered(reply).await;
             assert_eq!(got, status);
             let error = body["error"].as_object().unwrap();
-            assert_eq!((&error["code"], &error["outcome"]), (&json!(code), &json!(outcome)));
+            assert_eq!(
+                (&error["code"], &error["outcome"]),
+                (&json!(code), &json!(outcome))
+            );
             assert!(!error["message"].as_str().unwrap().is_empty());
             assert_eq!(error.len(), 3);
         }

@@ -46,7 +46,10 @@ pub(crate) struct TraceWriter {
 impl TraceWriter {
     /// Opens the file for appending.
     pub(crate) fn open(options: &TraceOptions, node: NodeId) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(&options.path)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&options.path)?;
         Ok(Self {
             file,
             path: options.path.clone(),
@@ -96,11 +99,18 @@ mod tests {
     use crate::trace::TraceEvent;
 
     fn traced(epoch: i32, event: TraceEvent) -> Traced {
-        Traced { epoch: Epoch(epoch), event }
+        Traced {
+            epoch: Epoch(epoch),
+            event,
+        }
     }
 
     fn writer(path: &Path, incarnation: u32) -> TraceWriter {
-        let options = TraceOptions { path: path.into(), origin_ns: 1_000, incarnation };
+        let options = TraceOptions {
+            path: path.into(),
+            origin_ns: 1_000,
+            incarnation,
+        };
         TraceWriter::open(&options, NodeId(2)).unwrap()
     }
 
@@ -133,7 +143,11 @@ mod tests {
                 },
             ),
         );
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "", "nothing before the flush");
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "",
+            "nothing before the flush"
+        );
         writer.flush().unwrap();
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),
@@ -160,11 +174,16 @@ mod tests {
             writer.flush().unwrap();
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert_eq!(lines.len(), 2);
         for (line, incarnation) in lines.iter().zip(1..) {
-            assert_eq!((line["time"].as_u64(), line["seq"].as_u64()), (Some(0), Some(0)));
+            assert_eq!(
+                (line["time"].as_u64(), line["seq"].as_u64()),
+                (Some(0), Some(0))
+            );
             assert_eq!(line["incarnation"], incarnation);
         }
     }

@@ -29,8 +29,12 @@ pub enum RequestKind {
 
 impl RequestKind {
     /// All kinds.
-    pub const ALL: [Self; 4] =
-        [Self::Vote, Self::BeginQuorumEpoch, Self::EndQuorumEpoch, Self::Fetch];
+    pub const ALL: [Self; 4] = [
+        Self::Vote,
+        Self::BeginQuorumEpoch,
+        Self::EndQuorumEpoch,
+        Self::Fetch,
+    ];
 
     /// The kind of a request.
     pub fn of(request: &Request) -> Self {
@@ -114,7 +118,11 @@ pub fn decode_response(kind: RequestKind, body: &[u8]) -> Result<Response, WireE
 
 fn encode_fetch(response: &FetchResponse) -> Vec<u8> {
     let head = json(response);
-    let batch_bytes: usize = response.batches.iter().map(|batch| batch.bytes().len()).sum();
+    let batch_bytes: usize = response
+        .batches
+        .iter()
+        .map(|batch| batch.bytes().len())
+        .sum();
     let mut body = Vec::with_capacity(4 + head.len() + batch_bytes);
     body.extend_from_slice(&(head.len() as u32).to_be_bytes());
     body.extend_from_slice(&head);
@@ -127,8 +135,9 @@ fn encode_fetch(response: &FetchResponse) -> Vec<u8> {
 fn decode_fetch(body: &[u8]) -> Result<FetchResponse, WireError> {
     let cut_off = || WireError::CutOff(body.len());
     let (length, rest) = body.split_first_chunk::<4>().ok_or_else(cut_off)?;
-    let (head, mut rest) =
-        rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or_else(cut_off)?;
+    let (head, mut rest) = rest
+        .split_at_checked(u32::from_be_bytes(*length) as usize)
+        .ok_or_else(cut_off)?;
     let mut response: FetchResponse = parsed(head)?;
     while let Ok(batch) = Batch::parse(rest) {
         rest = &rest[batch.bytes().len()..];
@@ -199,7 +208,10 @@ mod tests {
             leader_epoch: Epoch(3),
             high_watermark: Some(Offset(5)),
             log_start_offset: Offset(0),
-            diverging_epoch: Some(DivergingEpoch { epoch: Epoch(2), end_offset: Offset(4) }),
+            diverging_epoch: Some(DivergingEpoch {
+                epoch: Epoch(2),
+                end_offset: Offset(4),
+            }),
             read_round: 9,
             batches,
         })
@@ -213,7 +225,9 @@ mod tests {
     }
 
     fn batches_of(response: Response) -> Vec<Batch> {
-        let Response::Fetch(response) = response else { panic!("not a fetch: {response:?}") };
+        let Response::Fetch(response) = response else {
+            panic!("not a fetch: {response:?}")
+        };
         response.batches
     }
 
@@ -225,7 +239,10 @@ mod tests {
             assert_eq!(decode_request(kind, &body).unwrap(), request);
             for other in RequestKind::ALL.into_iter().filter(|other| *other != kind) {
                 // A vote request has none of the fields that the others need, and so on.
-                assert!(decode_request(other, &body).is_err(), "{kind:?} read as {other:?}");
+                assert!(
+                    decode_request(other, &body).is_err(),
+                    "{kind:?} read as {other:?}"
+                );
             }
         }
     }
@@ -245,8 +262,14 @@ mod tests {
         };
         for (kind, response) in [
             (RequestKind::Vote, Response::Vote(vote_response)),
-            (RequestKind::BeginQuorumEpoch, Response::BeginQuorumEpoch(epoch_response.clone())),
-            (RequestKind::EndQuorumEpoch, Response::EndQuorumEpoch(epoch_response)),
+            (
+                RequestKind::BeginQuorumEpoch,
+                Response::BeginQuorumEpoch(epoch_response.clone()),
+            ),
+            (
+                RequestKind::EndQuorumEpoch,
+                Response::EndQuorumEpoch(epoch_response),
+            ),
             (RequestKind::Fetch, fetch_response(Vec::new())),
             (RequestKind::Fetch, fetch_response(batches())),
         ] {
@@ -284,7 +307,10 @@ mod tests {
                 Ok(response) => {
                     assert!(length >= head_bytes, "{length} bytes");
                     let got = batches_of(response);
-                    assert!(got.len() < sent.len() && sent.starts_with(&got), "{length} bytes");
+                    assert!(
+                        got.len() < sent.len() && sent.starts_with(&got),
+                        "{length} bytes"
+                    );
                 }
             }
         }
