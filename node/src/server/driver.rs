@@ -301,6 +301,8 @@ impl<D: Disk> Driver<D> {
                 let _ = reply.send(Snapshot { quorum, clock });
             }
         }
+        // In this order, whoever still asks either cannot send any more or is let go here.
+        drop(self.mailbox);
         self.outbox.clients.abandon();
         self.outbox.askers.abandon();
         Ok(self.node.close()?)

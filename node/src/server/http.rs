@@ -197,7 +197,6 @@ async fn answer_peer(State(front): State<Arc<Front>>, kind: RequestKind, body: B
 #[derive(Debug, Serialize)]
 struct QuorumBody<'a> {
     cluster_id: &'a str,
-    node_id: crate::ids::NodeId,
     #[serde(flatten)]
     quorum: QuorumDescription,
 }
@@ -207,7 +206,6 @@ async fn quorum(State(front): State<Arc<Front>>) -> Response {
         Ok(Some(snapshot)) => {
             let body = QuorumBody {
                 cluster_id: &front.cluster_id,
-                node_id: front.replies.node,
                 quorum: snapshot.quorum,
             };
             replies::json(StatusCode::OK, &body)
