@@ -2,9 +2,14 @@
 //! Never knows the harness, the nemesis or the checkers.
 
 pub mod batch;
+pub mod cli;
+pub mod client;
 pub mod ids;
+pub mod machine;
 pub mod message;
 pub mod mutants;
+pub mod node_loop;
 pub mod raft;
+pub mod server;
 pub mod storage;
 pub mod trace;

@@ -1,9 +1,27 @@
 //! Owns the KRaft protocol as a deterministic state machine: `step(now, input) -> effects`.
 //! Never does I/O, reads a clock, waits, or draws randomness other than from the seed handed in.
 
+mod answers;
+mod describe;
+mod election;
+mod epochs;
+mod fetches;
+mod high_watermark;
 pub mod io;
+mod log_view;
+mod peers;
+mod proposals;
+mod read_index;
+mod replica;
+mod requests;
+mod role;
+mod startup;
+mod timers;
+mod votes;
 
+pub use describe::{QuorumDescription, VoterDescription};
 pub use io::{
     Configuration, Correlation, Effect, EpochStart, Input, PeerAnswer, ProposalRefusal,
     QuorumState, Recovered, Refusal, Role, Ticket, Timers,
 };
+pub use replica::Replica;

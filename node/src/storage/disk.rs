@@ -8,12 +8,14 @@ use std::io;
 /// What is written is visible to later reads at once and durable only after `sync`; that a file
 /// exists, is gone or has a new name is durable only after `sync_directory`. A failed `sync` means
 /// that nobody knows what is durable: the caller must stop, never retry.
+///
+/// Operations on a file that is not there fail with [`io::ErrorKind::NotFound`].
 pub trait Disk {
     /// Adds `bytes` at the end of `file`, creating it if needed.
     fn append(&mut self, file: &str, bytes: &[u8]) -> io::Result<()>;
     /// Replaces the content of `file`, creating it if needed.
     fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts `file` to `length_bytes`.
+    /// Cuts `file` to `length_bytes`. Fails with [`io::ErrorKind::InvalidInput`] if it is shorter.
     fn truncate(&mut self, file: &str, length_bytes: u64) -> io::Result<()>;
     /// Makes the content of `file` durable.
     fn sync(&mut self, file: &str) -> io::Result<()>;
@@ -29,4 +31,69 @@ pub trait Disk {
     fn length(&self, file: &str) -> io::Result<Option<u64>>;
     /// Names of all files, ascending.
     fn list(&self) -> io::Result<Vec<String>>;
+}
+
+/// So that the kind of disk can be chosen at run time.
+impl<D: Disk + ?Sized> Disk for Box<D> {
+    fn append(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
+        (**self).append(file, bytes)
+    }
+
+    fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
+        (**self).write(file, bytes)
+    }
+
+    fn truncate(&mut self, file: &str, length_bytes: u64) -> io::Result<()> {
+        (**self).truncate(file, length_bytes)
+    }
+
+    fn sync(&mut self, file: &str) -> io::Result<()> {
+        (**self).sync(file)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        (**self).rename(from, to)
+    }
+
+    fn remove(&mut self, file: &str) -> io::Result<()> {
+        (**self).remove(file)
+    }
+
+    fn sync_directory(&mut self) -> io::Result<()> {
+        (**self).sync_directory()
+    }
+
+    fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
+        (**self).read(file, position_bytes, length_bytes)
+    }
+
+    fn length(&self, file: &str) -> io::Result<Option<u64>> {
+        (**self).length(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        (**self).list()
+    }
+}
+
+/// Reads all of `file`; `None` where there is no such file.
+pub(crate) fn read_whole<D: Disk>(disk: &D, file: &str) -> io::Result<Option<Vec<u8>>> {
+    let Some(length_bytes) = disk.length(file)? else {
+        return Ok(None);
+    };
+    let length_bytes = usize::try_from(length_bytes).map_err(io::Error::other)?;
+    disk.read(file, 0, length_bytes).map(Some)
+}
+
+/// An error for a file that is not there.
+pub(crate) fn not_found(file: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no file {file}"))
+}
+
+/// An error for a cut that would make a file longer.
+pub(crate) fn cut_past_the_end(file: &str, length_bytes: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{file} has fewer than {length_bytes} bytes"),
+    )
 }

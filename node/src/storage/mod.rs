@@ -1,4 +1,184 @@
 //! Owns everything that survives a crash: log segments, quorum-state file, and their recovery.
 //! Never decides what is written; the protocol core does.
+//!
+//! A data directory holds `meta.properties` (whose directory it is), `quorum-state` (epoch, leader,
+//! vote) and the log as segments `<base offset>.log`. What a segment looks like, and how recovery
+//! tells a torn tail from damage, is described in [`frame`] and [`recovery`].
 
+mod cache;
+pub mod directory_disk;
 pub mod disk;
+mod error;
+pub mod frame;
+mod log;
+pub mod meta;
+pub mod quorum_state;
+pub mod recovery;
+mod segment;
+pub mod write_behind_disk;
+
+#[cfg(test)]
+mod tests;
+
+pub use directory_disk::{DirectoryDisk, DirectoryDiskError};
+pub use disk::Disk;
+pub use error::{OpenError, StorageError};
+pub use meta::Identity;
+pub use write_behind_disk::WriteBehindDisk;
+
+use crate::batch::Batch;
+use crate::ids::Offset;
+use crate::raft::{QuorumState, Recovered};
+
+use log::Log;
+
+/// Sizes that storage works with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StorageOptions {
+    /// A segment is closed before it would grow past this size. A larger batch gets its own.
+    pub segment_bytes: u64,
+    /// How many bytes of the newest batches are kept in memory, so that fetches of followers that
+    /// keep up, and applying, do not read the disk.
+    pub cache_bytes: u64,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 * 1024 * 1024,
+            cache_bytes: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// The durable state of one replica.
+///
+/// After an error that [`is_fatal`](StorageError::is_fatal) nobody knows what is durable: every
+/// later change is refused, and the process has to stop and recover from what is on the disk.
+#[derive(Debug)]
+pub struct Storage<D> {
+    disk: D,
+    log: Log,
+    stopped: bool,
+}
+
+impl<D: Disk> Storage<D> {
+    /// Opens the data directory on `disk`, or initialises an empty one, and repairs what a crash
+    /// left behind. When this returns, everything that was recovered is durable.
+    ///
+    /// # Errors
+    /// If the directory belongs to another node or cluster, if something in it is damaged or missing
+    /// in a way that no crash explains, or if the disk fails. In the first two cases nothing was changed.
+    pub fn open(
+        mut disk: D,
+        identity: &Identity,
+        options: StorageOptions,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let found = recovery::recover(&mut disk, identity)?;
+        let log = Log::new(options, found.segments);
+        let recovered = Recovered {
+            quorum_state: found.quorum_state,
+            log_start: log.log_start(),
+            log_end: log.log_end(),
+            epochs: log.epochs(),
+            truncated_bytes: found.truncated_bytes,
+        };
+        let storage = Self {
+            disk,
+            log,
+            stopped: false,
+        };
+        Ok((storage, recovered))
+    }
+
+    /// First offset of the log.
+    pub fn log_start(&self) -> Offset {
+        self.log.log_start()
+    }
+
+    /// End offset of the log, whether durable or not.
+    pub fn log_end(&self) -> Offset {
+        self.log.log_end()
+    }
+
+    /// Adds a batch at the end of the log. It is durable after the next [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    ///
+    /// # Panics
+    /// If the base offset is not the log end offset, or the epoch is lower than that of the batch
+    /// before it.
+    pub fn append(&mut self, batch: &Batch) -> Result<(), StorageError> {
+        self.change(|log, disk| log.append(disk, batch))
+    }
+
+    /// Cuts the log back to `log_end`, durably: what was cut does not come back after a crash, and
+    /// a crash half-way leaves a log that ends somewhere between the new and the old end.
+    ///
+    /// The cut is made durable here and not with the next sync, so that nothing new is ever written
+    /// over an old suffix that a crash could bring back.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    ///
+    /// # Panics
+    /// If `log_end` is outside the log or inside a batch.
+    pub fn truncate(&mut self, log_end: Offset) -> Result<(), StorageError> {
+        self.change(|log, disk| log.truncate(disk, log_end))
+    }
+
+    /// Replaces the quorum-state file. Durable on return. Says nothing about unsynced batches.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal, and either the old or the new state is found at the next start.
+    pub fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
+        self.change(|_, disk| quorum_state::write(disk, state))
+    }
+
+    /// Makes the log durable and returns its end offset. Free when nothing was appended since.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub fn sync(&mut self) -> Result<Offset, StorageError> {
+        self.change(Log::sync)?;
+        Ok(self.log.log_end())
+    }
+
+    /// Makes the log durable and leaves a durable witness that it was. Without one, damage to the
+    /// batches of the last sync looks like a torn write at the next start and is cut off. Costs one
+    /// more sync, so it is meant for idle moments and for a clean stop; free when the log did not
+    /// grow since the last call.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub fn seal(&mut self) -> Result<(), StorageError> {
+        self.change(Log::seal)
+    }
+
+    /// Whole batches from the one that holds `from`, up to `max_bytes` but at least one; none where
+    /// `from` is the log end offset or beyond.
+    ///
+    /// # Errors
+    /// If `from` is before the start of the log, if the disk fails, or if a batch is damaged.
+    pub fn read(&self, from: Offset, max_bytes: u64) -> Result<Vec<Batch>, StorageError> {
+        self.log.read(&self.disk, from, max_bytes)
+    }
+
+    /// The disk, for those who inject faults into it.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    fn change(
+        &mut self,
+        action: impl FnOnce(&mut Log, &mut D) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        if self.stopped {
+            return Err(StorageError::Stopped);
+        }
+        let outcome = action(&mut self.log, &mut self.disk);
+        self.stopped = outcome.is_err();
+        outcome
+    }
+}

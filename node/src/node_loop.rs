@@ -1,0 +1,527 @@
+//! Owns the order of a node's work: drain arrivals, step the core, store, sync once, release.
+//! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
+
+use std::collections::BTreeMap;
+
+use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::machine::registers::{Applied, Command, Registers};
+use crate::message::{Request, Response};
+use crate::mutants::Bug;
+use crate::raft::{
+    Configuration, Correlation, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription,
+    Refusal, Replica, Ticket,
+};
+use crate::storage::disk::Disk;
+use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
+use crate::trace::Traced;
+
+/// Longest encoded command that a client may propose, in bytes.
+pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
+
+/// How many bytes of commands become one batch, unless a single command is longer. Keeps batches small
+/// enough to fit in memory caches and fetch answers, however many clients wait.
+const MAX_PROPOSAL_BYTES: usize = 512 * 1024;
+
+/// How much of the log is read at once when committed records are applied, in bytes.
+const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
+
+/// Something that arrives at a node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arrival {
+    /// A peer asks.
+    PeerRequest {
+        /// Where to answer.
+        ticket: Ticket,
+        /// What is asked.
+        request: Request,
+    },
+    /// A peer answered, or did not.
+    PeerAnswer {
+        /// Which peer.
+        peer: NodeId,
+        /// Which request it answers.
+        correlation: Correlation,
+        /// The outcome.
+        answer: PeerAnswer,
+    },
+    /// A client asks.
+    Client {
+        /// Where to answer.
+        ticket: Ticket,
+        /// What is asked.
+        request: ClientRequest,
+    },
+    /// The node should stop in an orderly way: a leader resigns.
+    Shutdown,
+}
+
+/// Something that leaves a node. The durability it promises is already paid for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Departure {
+    /// A request to a peer; its outcome must come back as [`Arrival::PeerAnswer`].
+    Send {
+        /// To whom.
+        peer: NodeId,
+        /// Names the request.
+        correlation: Correlation,
+        /// What to send.
+        request: Request,
+    },
+    /// An answer to a peer.
+    Reply {
+        /// To whom.
+        ticket: Ticket,
+        /// The answer.
+        response: Response,
+    },
+    /// An answer to a client.
+    ClientReply {
+        /// To whom.
+        ticket: Ticket,
+        /// The answer.
+        reply: ClientReply,
+    },
+}
+
+/// Where the loop hands over what leaves the node, in order.
+///
+/// A trace event is handed over before the departures that follow from it: if those who implement
+/// this keep the order, whatever is visible outside is also in the trace.
+pub trait Outbox {
+    /// Something leaves.
+    fn depart(&mut self, departure: Departure);
+    /// Something is reported.
+    fn trace(&mut self, traced: Traced);
+}
+
+/// Why a node must stop at once.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The disk failed: nobody knows what is durable.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A committed record is not a command of this version.
+    #[error("the committed record at offset {offset} is not a command: {source}")]
+    Undecodable {
+        /// Where it is.
+        offset: Offset,
+        /// What the decoder says.
+        source: serde_json::Error,
+    },
+}
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be opened, or must not be continued from.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The disk failed, or a committed record is not a command.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+}
+
+/// One node: protocol core, storage and state machine behind one owner.
+#[derive(Debug)]
+pub struct NodeLoop<D: Disk> {
+    replica: Replica,
+    storage: Storage<D>,
+    registers: Registers,
+    /// Every record below is applied to the registers.
+    applied: Offset,
+    bug: Option<Bug>,
+    /// Commands handed to the core that are not in the log yet.
+    proposed: BTreeMap<Ticket, Command>,
+    /// Commands in the log of this leader, waiting to be committed.
+    uncommitted: BTreeMap<Offset, Ticket>,
+    /// Reads handed to the core.
+    reads: BTreeMap<Ticket, String>,
+    /// Whether bytes were appended or cut since the last sync.
+    unsynced: bool,
+    /// What waits for the next sync.
+    held: Vec<Departure>,
+}
+
+impl<D: Disk> NodeLoop<D> {
+    /// Recovers from `disk` and takes part in the cluster.
+    ///
+    /// # Errors
+    /// When the disk fails or holds something that must not be continued from.
+    pub fn start(
+        configuration: Configuration,
+        disk: D,
+        options: StorageOptions,
+        now_ns: u64,
+        outbox: &mut impl Outbox,
+    ) -> Result<Self, StartError> {
+        let identity = Identity {
+            cluster_id: configuration.cluster_id.clone(),
+            node_id: configuration.id,
+        };
+        let bug = configuration.bug;
+        let (storage, recovered) = Storage::open(disk, &identity, options)?;
+        let applied = recovered.log_start;
+        let (replica, effects) = Replica::start(configuration, recovered, now_ns);
+        let mut node = Self {
+            replica,
+            storage,
+            registers: Registers::default(),
+            applied,
+            bug,
+            proposed: BTreeMap::new(),
+            uncommitted: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            unsynced: false,
+            held: Vec::new(),
+        };
+        node.carry_out(effects, outbox)?;
+        node.sync(now_ns, outbox)?;
+        Ok(node)
+    }
+
+    /// Handles everything that arrived since the last call and whatever time has made due.
+    ///
+    /// `timestamp_ms` is wall-clock time for batch headers; it influences nothing.
+    ///
+    /// # Errors
+    /// When the node must stop at once; nothing that was held back leaves it any more.
+    pub fn process(
+        &mut self,
+        now_ns: u64,
+        timestamp_ms: i64,
+        arrivals: Vec<Arrival>,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
+        let mut commands = Vec::new();
+        let mut reads = Vec::new();
+        for arrival in arrivals {
+            let input = match arrival {
+                Arrival::PeerRequest { ticket, request } => Input::PeerRequest { ticket, request },
+                Arrival::PeerAnswer {
+                    peer,
+                    correlation,
+                    answer,
+                } => Input::PeerAnswer {
+                    peer,
+                    correlation,
+                    answer,
+                },
+                Arrival::Shutdown => Input::Shutdown,
+                Arrival::Client { ticket, request } => {
+                    self.admit(ticket, request, &mut commands, &mut reads, outbox);
+                    continue;
+                }
+            };
+            self.step(now_ns, input, outbox)?;
+        }
+        for commands in in_batches(commands) {
+            self.step(
+                now_ns,
+                Input::Propose {
+                    timestamp_ms,
+                    commands,
+                },
+                outbox,
+            )?;
+        }
+        if !reads.is_empty() {
+            self.step(now_ns, Input::Read { tickets: reads }, outbox)?;
+        }
+        self.step(now_ns, Input::Tick, outbox)?;
+        self.sync(now_ns, outbox)
+    }
+
+    /// When [`NodeLoop::process`] must be called even if nothing arrives.
+    pub fn next_deadline_ns(&self) -> u64 {
+        self.replica.next_deadline_ns()
+    }
+
+    /// What the node knows about its quorum.
+    pub fn describe(&self) -> QuorumDescription {
+        self.replica.describe()
+    }
+
+    /// After [`Arrival::Shutdown`]: whether the process may end, because every voter knows of the
+    /// resignation or there was nothing to resign.
+    pub fn is_ready_to_stop(&self) -> bool {
+        self.replica.is_ready_to_stop()
+    }
+
+    /// Epoch of the replica.
+    pub fn epoch(&self) -> Epoch {
+        self.replica.epoch()
+    }
+
+    /// Who leads that epoch, as far as the replica knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.replica.leader()
+    }
+
+    /// The last thing to do before an orderly end: marks the log as known to be complete.
+    ///
+    /// # Errors
+    /// When the disk fails; everything that was promised is durable all the same.
+    pub fn close(mut self) -> Result<(), NodeError> {
+        Ok(self.storage.seal()?)
+    }
+
+    fn admit(
+        &mut self,
+        ticket: Ticket,
+        request: ClientRequest,
+        commands: &mut Vec<(Ticket, Vec<u8>)>,
+        reads: &mut Vec<Ticket>,
+        outbox: &mut impl Outbox,
+    ) {
+        let command = match request {
+            ClientRequest::Read { key } => {
+                self.reads.insert(ticket, key);
+                reads.push(ticket);
+                return;
+            }
+            ClientRequest::Write { key, value } => Command::Write { key, value },
+            ClientRequest::CompareAndSet { key, expected, new } => {
+                Command::CompareAndSet { key, expected, new }
+            }
+        };
+        let encoded = command.encode();
+        if encoded.len() > MAX_COMMAND_BYTES {
+            let reply = ClientReply::Refused {
+                code: RefusalCode::InvalidRequest,
+                leader: self.replica.leader(),
+                epoch: self.replica.epoch(),
+            };
+            self.release(Departure::ClientReply { ticket, reply }, outbox);
+            return;
+        }
+        self.proposed.insert(ticket, command);
+        commands.push((ticket, encoded));
+    }
+
+    fn step(
+        &mut self,
+        now_ns: u64,
+        input: Input,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
+        let effects = self.replica.step(now_ns, input);
+        self.carry_out(effects, outbox)
+    }
+
+    /// One sync for everything stored since the last, then the effects that waited for it. Those may
+    /// store again (a leader that just learned of its own flush), hence the loop.
+    fn sync(&mut self, now_ns: u64, outbox: &mut impl Outbox) -> Result<(), NodeError> {
+        while self.unsynced {
+            let log_end = self.storage.sync()?;
+            self.unsynced = false;
+            for departure in std::mem::take(&mut self.held) {
+                outbox.depart(departure);
+            }
+            self.step(now_ns, Input::Flushed { log_end }, outbox)?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {
+        if self.unsynced {
+            self.held.push(departure);
+        } else {
+            outbox.depart(departure);
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        effects: Vec<Effect>,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
+        for effect in effects {
+            match effect {
+                Effect::Persist(state) => self.storage.persist(state)?,
+                Effect::Append(batch) => {
+                    self.storage.append(&batch)?;
+                    self.unsynced = true;
+                }
+                Effect::Truncate(log_end) => {
+                    self.storage.truncate(log_end)?;
+                    self.unsynced = true;
+                }
+                Effect::Send {
+                    peer,
+                    correlation,
+                    request,
+                } => {
+                    self.release(
+                        Departure::Send {
+                            peer,
+                            correlation,
+                            request,
+                        },
+                        outbox,
+                    );
+                }
+                Effect::Reply { ticket, response } => {
+                    self.release(Departure::Reply { ticket, response }, outbox);
+                }
+                Effect::ReplyFetch {
+                    ticket,
+                    mut response,
+                    from,
+                    max_bytes,
+                } => {
+                    if let Some(from) = from {
+                        response.batches = self.storage.read(from, max_bytes)?;
+                    }
+                    // Promises nothing about the records it carries, so followers may store them
+                    // while this node still syncs.
+                    outbox.depart(Departure::Reply {
+                        ticket,
+                        response: Response::Fetch(response),
+                    });
+                }
+                Effect::Proposed { ticket, offset } => self.note_proposed(ticket, offset, outbox),
+                Effect::Refused { ticket, refusal } => self.refuse(ticket, refusal, outbox),
+                Effect::ReadReady {
+                    ticket,
+                    read_offset,
+                } => {
+                    self.serve_read(ticket, read_offset, outbox);
+                }
+                Effect::Committed { high_watermark } => self.apply(high_watermark, outbox)?,
+                Effect::LeadershipLost => self.abandon_uncommitted(outbox),
+                Effect::Trace(traced) => outbox.trace(traced),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
+        let command = self.proposed.remove(&ticket);
+        let acknowledge_early =
+            self.bug == Some(Bug::AckOnAppend) && matches!(command, Some(Command::Write { .. }));
+        if acknowledge_early {
+            let position = Position {
+                epoch: self.replica.epoch(),
+                offset,
+            };
+            let reply = ClientReply::Written { position };
+            self.release(Departure::ClientReply { ticket, reply }, outbox);
+        } else {
+            self.uncommitted.insert(offset, ticket);
+        }
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: ProposalRefusal, outbox: &mut impl Outbox) {
+        self.proposed.remove(&ticket);
+        self.reads.remove(&ticket);
+        let code = match refusal.reason {
+            Refusal::NotLeader => RefusalCode::NotLeaderOrFollower,
+            Refusal::ShuttingDown => RefusalCode::BrokerNotAvailable,
+        };
+        let reply = ClientReply::Refused {
+            code,
+            leader: refusal.leader,
+            epoch: refusal.epoch,
+        };
+        self.release(Departure::ClientReply { ticket, reply }, outbox);
+    }
+
+    fn serve_read(&mut self, ticket: Ticket, read_offset: Offset, outbox: &mut impl Outbox) {
+        assert!(
+            self.applied >= read_offset,
+            "a read at {read_offset} was released while only {} is applied",
+            self.applied
+        );
+        let Some(key) = self.reads.remove(&ticket) else {
+            return;
+        };
+        let position = Position {
+            epoch: self.replica.epoch(),
+            offset: self.applied,
+        };
+        let reply = ClientReply::Value {
+            value: self.registers.read(&key),
+            position,
+        };
+        self.release(Departure::ClientReply { ticket, reply }, outbox);
+    }
+
+    fn apply(&mut self, high_watermark: Offset, outbox: &mut impl Outbox) -> Result<(), NodeError> {
+        while self.applied < high_watermark {
+            let before = self.applied;
+            for batch in self.storage.read(self.applied, APPLY_CHUNK_BYTES)? {
+                for (offset, record) in batch.records() {
+                    if offset < self.applied || offset >= high_watermark {
+                        continue;
+                    }
+                    self.applied = Offset(offset.0 + 1);
+                    if !batch.is_control() {
+                        self.apply_record(offset, record, outbox)?;
+                    }
+                }
+            }
+            assert!(
+                self.applied > before,
+                "the log ends below its high watermark"
+            );
+        }
+        Ok(())
+    }
+
+    fn apply_record(
+        &mut self,
+        offset: Offset,
+        record: &[u8],
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
+        let command =
+            Command::decode(record).map_err(|source| NodeError::Undecodable { offset, source })?;
+        let applied = self.registers.apply(command);
+        if let Some(ticket) = self.uncommitted.remove(&offset) {
+            let position = Position {
+                epoch: self.replica.epoch(),
+                offset,
+            };
+            let reply = match applied {
+                Applied::Written => ClientReply::Written { position },
+                Applied::CompareMismatch { current } => {
+                    ClientReply::CompareMismatch { current, position }
+                }
+            };
+            self.release(Departure::ClientReply { ticket, reply }, outbox);
+        }
+        Ok(())
+    }
+
+    /// What entered the log may yet be committed by a later leader: its outcome is unknown.
+    fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
+        let epoch = self.replica.epoch();
+        for ticket in std::mem::take(&mut self.uncommitted).into_values() {
+            let reply = ClientReply::Unknown {
+                code: UnknownCode::LeadershipLost,
+                epoch,
+            };
+            self.release(Departure::ClientReply { ticket, reply }, outbox);
+        }
+    }
+}
+
+/// Splits what clients want into proposals of bounded size, in order.
+fn in_batches(commands: Vec<(Ticket, Vec<u8>)>) -> Vec<Vec<(Ticket, Vec<u8>)>> {
+    let mut batches: Vec<Vec<_>> = Vec::new();
+    let mut bytes_left = 0;
+    for (ticket, command) in commands {
+        match batches.last_mut() {
+            Some(batch) if command.len() <= bytes_left => {
+                bytes_left -= command.len();
+                batch.push((ticket, command));
+            }
+            _ => {
+                bytes_left = MAX_PROPOSAL_BYTES.saturating_sub(command.len());
+                batches.push(vec![(ticket, command)]);
+            }
+        }
+    }
+    batches
+}

@@ -1,0 +1,157 @@
+//! Owns how a leader answers fetches: validation, divergence, and fetches that wait.
+//! Never answers from a state older than the moment of the answer: a woken fetch is validated anew.
+
+use super::role::{Parked, RoleState};
+use super::timers::{after, is_due};
+use super::{Effect, Replica, Ticket};
+use crate::ids::Offset;
+use crate::message::{DivergingEpoch, ErrorCode, FetchRequest, FetchResponse, Response};
+
+const NS_PER_MS: u64 = 1_000_000;
+
+impl Replica {
+    pub(super) fn on_fetch(&mut self, ticket: Ticket, request: FetchRequest) {
+        let error = self.fetch_error(&request);
+        if error != ErrorCode::None {
+            return self.reply_fetch_error(ticket, error);
+        }
+        // Divergence is answered at once, whatever the sender is ready to wait (KAFKA-15100).
+        if let Some(diverging) = self.find_divergence(&request) {
+            return self.reply_fetch(ticket, &request, Some(diverging));
+        }
+        self.note_fetch(&request);
+        if self.can_answer_now(&request) {
+            return self.reply_fetch(ticket, &request, None);
+        }
+        let wait_ns = request.max_wait_ms.saturating_mul(NS_PER_MS);
+        let longest_ns = self.configuration.timers.fetch_max_wait_ns;
+        let deadline_ns = after(self.now_ns, wait_ns.min(longest_ns));
+        if let RoleState::Leader(leader) = &mut self.role {
+            leader.parked.push(Parked {
+                ticket,
+                request,
+                deadline_ns,
+            });
+        }
+    }
+
+    /// The checks that every fetch passes before its offset is looked at, in Kafka's order.
+    pub(super) fn fetch_error(&self, request: &FetchRequest) -> ErrorCode {
+        let last_epoch = request.last_fetched_epoch;
+        if request.fetch_offset.0 < 0
+            || last_epoch.0 < 0
+            || last_epoch > request.current_leader_epoch
+        {
+            ErrorCode::InvalidRequest
+        } else if request.current_leader_epoch < self.epoch() {
+            ErrorCode::FencedLeaderEpoch
+        } else if request.current_leader_epoch > self.epoch() {
+            ErrorCode::UnknownLeaderEpoch
+        } else if !matches!(self.role, RoleState::Leader(_)) {
+            ErrorCode::NotLeaderOrFollower
+        } else if request.replica_id == self.id() {
+            ErrorCode::UnknownServerError
+        } else {
+            ErrorCode::None
+        }
+    }
+
+    /// Where the sender's log leaves this one, if it does before its end.
+    fn find_divergence(&self, request: &FetchRequest) -> Option<DivergingEpoch> {
+        if request.fetch_offset == Offset(0) && self.log.start() == Offset(0) {
+            return None;
+        }
+        let local = self.log.end_of_epoch(request.last_fetched_epoch);
+        let agrees =
+            local.epoch == request.last_fetched_epoch && local.end_offset >= request.fetch_offset;
+        (!agrees).then_some(DivergingEpoch {
+            epoch: local.epoch,
+            end_offset: local.end_offset,
+        })
+    }
+
+    /// Whether there is something to tell: records, a high watermark, a read round.
+    fn can_answer_now(&self, request: &FetchRequest) -> bool {
+        let newest_round = self
+            .as_leader()
+            .map_or(0, |leader| leader.reads.newest_round());
+        request.fetch_offset < self.log.end()
+            || request.max_wait_ms == 0
+            || request.high_watermark < self.high_watermark
+            || request.read_round < newest_round
+    }
+
+    /// Looks at all waiting fetches again after something changed (KAFKA-14145).
+    pub(super) fn wake_parked(&mut self) {
+        self.answer_parked(|_| false);
+    }
+
+    pub(super) fn answer_overdue_fetches(&mut self) {
+        let now_ns = self.now_ns;
+        self.answer_parked(|parked| is_due(parked.deadline_ns, now_ns));
+    }
+
+    fn answer_parked(&mut self, is_overdue: impl Fn(&Parked) -> bool) {
+        let Some(leader) = self.as_leader_mut() else {
+            return;
+        };
+        let mut waiting = std::mem::take(&mut leader.parked);
+        waiting.retain(|parked| {
+            let error = self.fetch_error(&parked.request);
+            if error != ErrorCode::None {
+                self.reply_fetch_error(parked.ticket, error);
+                return false;
+            }
+            let diverging = self.find_divergence(&parked.request);
+            let answered =
+                diverging.is_some() || is_overdue(parked) || self.can_answer_now(&parked.request);
+            if answered {
+                self.reply_fetch(parked.ticket, &parked.request, diverging);
+            }
+            !answered
+        });
+        if let Some(leader) = self.as_leader_mut() {
+            leader.parked = waiting;
+        }
+    }
+
+    fn reply_fetch(
+        &mut self,
+        ticket: Ticket,
+        request: &FetchRequest,
+        diverging_epoch: Option<DivergingEpoch>,
+    ) {
+        let has_records = diverging_epoch.is_none() && request.fetch_offset < self.log.end();
+        let response = FetchResponse {
+            diverging_epoch,
+            ..self.fetch_response(ErrorCode::None)
+        };
+        self.effect(Effect::ReplyFetch {
+            ticket,
+            response,
+            from: has_records.then_some(request.fetch_offset),
+            max_bytes: request.max_bytes,
+        });
+    }
+
+    pub(super) fn reply_fetch_error(&mut self, ticket: Ticket, error: ErrorCode) {
+        let response = Response::Fetch(self.fetch_response(error));
+        self.effect(Effect::Reply { ticket, response });
+    }
+
+    fn fetch_response(&self, error: ErrorCode) -> FetchResponse {
+        let succeeded = error == ErrorCode::None;
+        FetchResponse {
+            error,
+            leader_id: self.quorum_state.leader,
+            leader_epoch: self.epoch(),
+            high_watermark: self.high_watermark.filter(|_| succeeded),
+            log_start_offset: self.log.start(),
+            diverging_epoch: None,
+            read_round: self
+                .as_leader()
+                .map_or(0, |leader| leader.reads.newest_round()),
+            batches: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Owns the connections to the other voters: at most one request in flight each, and back-off.
+//! Never looks into requests; an answer that is not to the request in flight is dropped here.
+
+use std::collections::BTreeMap;
+
+use super::Correlation;
+use super::timers::{NEVER_NS, after, is_due};
+use crate::ids::{Epoch, NodeId};
+
+/// What was asked, as far as the answer's meaning depends on it. A vote answer does not say whether
+/// it answers a vote or a pre-vote, so the question must be remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Vote { epoch: Epoch, pre_vote: bool },
+    BeginQuorumEpoch,
+    EndQuorumEpoch,
+    Fetch,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Connection {
+    in_flight: Option<InFlight>,
+    backoff_until_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    correlation: Correlation,
+    asked: Asked,
+    deadline_ns: u64,
+}
+
+/// Connections to all other voters.
+#[derive(Debug, Clone)]
+pub(crate) struct Peers {
+    connections: BTreeMap<NodeId, Connection>,
+    next_correlation: u64,
+    request_timeout_ns: u64,
+    retry_backoff_ns: u64,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        others: impl Iterator<Item = NodeId>,
+        request_timeout_ns: u64,
+        retry_backoff_ns: u64,
+    ) -> Self {
+        Self {
+            connections: others.map(|peer| (peer, Connection::default())).collect(),
+            next_correlation: 1,
+            // A timeout of nothing would send again within the same step, for ever.
+            request_timeout_ns: request_timeout_ns.max(1),
+            retry_backoff_ns: retry_backoff_ns.max(1),
+        }
+    }
+
+    /// All other voters, ascending.
+    pub(crate) fn ids(&self) -> Vec<NodeId> {
+        self.connections.keys().copied().collect()
+    }
+
+    /// Forgets requests in flight and back-off: every change of state starts afresh.
+    pub(crate) fn reset(&mut self) {
+        self.connections
+            .values_mut()
+            .for_each(|connection| *connection = Connection::default());
+    }
+
+    /// Lets time pass: overdue requests have failed, finished back-off ends.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        for connection in self.connections.values_mut() {
+            if connection
+                .backoff_until_ns
+                .is_some_and(|until| is_due(until, now_ns))
+            {
+                connection.backoff_until_ns = None;
+            }
+            if connection
+                .in_flight
+                .is_some_and(|request| is_due(request.deadline_ns, now_ns))
+            {
+                connection.in_flight = None;
+                connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
+            }
+        }
+    }
+
+    /// Whether a request may be sent to `peer` now.
+    pub(crate) fn is_ready(&self, peer: NodeId) -> bool {
+        self.connections.get(&peer).is_some_and(|connection| {
+            connection.in_flight.is_none() && connection.backoff_until_ns.is_none()
+        })
+    }
+
+    /// Whether any request waits for its answer.
+    pub(crate) fn any_in_flight(&self) -> bool {
+        self.connections
+            .values()
+            .any(|connection| connection.in_flight.is_some())
+    }
+
+    /// Notes a request to `peer` and names it.
+    pub(crate) fn note_sent(&mut self, now_ns: u64, peer: NodeId, asked: Asked) -> Correlation {
+        let correlation = Correlation(self.next_correlation);
+        self.next_correlation += 1;
+        let deadline_ns = after(now_ns, self.request_timeout_ns);
+        let connection = self.connections.entry(peer).or_default();
+        connection.in_flight = Some(InFlight {
+            correlation,
+            asked,
+            deadline_ns,
+        });
+        correlation
+    }
+
+    /// Takes the question that `correlation` names, unless it is no longer waited for.
+    pub(crate) fn take_asked(&mut self, peer: NodeId, correlation: Correlation) -> Option<Asked> {
+        let in_flight = &mut self.connections.get_mut(&peer)?.in_flight;
+        in_flight
+            .take_if(|request| request.correlation == correlation)
+            .map(|request| request.asked)
+    }
+
+    /// Leaves `peer` alone for a while.
+    pub(crate) fn back_off(&mut self, now_ns: u64, peer: NodeId) {
+        if let Some(connection) = self.connections.get_mut(&peer) {
+            connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
+        }
+    }
+
+    /// When something here changes by itself.
+    pub(crate) fn next_deadline_ns(&self) -> u64 {
+        let deadline = |connection: &Connection| {
+            let request = connection
+                .in_flight
+                .map_or(NEVER_NS, |request| request.deadline_ns);
+            request.min(connection.backoff_until_ns.unwrap_or(NEVER_NS))
+        };
+        self.connections
+            .values()
+            .map(deadline)
+            .min()
+            .unwrap_or(NEVER_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: NodeId = NodeId(2);
+
+    fn peers() -> Peers {
+        Peers::new([PEER, NodeId(3)].into_iter(), 100, 10)
+    }
+
+    #[test]
+    fn only_the_answer_to_the_request_in_flight_is_taken() {
+        let mut peers = peers();
+        let first = peers.note_sent(0, PEER, Asked::Fetch);
+        assert!(!peers.is_ready(PEER) && peers.is_ready(NodeId(3)));
+        peers.reset();
+        let pre_vote = Asked::Vote {
+            epoch: Epoch(1),
+            pre_vote: true,
+        };
+        let second = peers.note_sent(0, PEER, pre_vote);
+        assert_eq!(peers.take_asked(PEER, first), None);
+        assert_eq!(peers.take_asked(NodeId(3), second), None);
+        assert_eq!(peers.take_asked(PEER, second), Some(pre_vote));
+        assert_eq!(peers.take_asked(PEER, second), None);
+    }
+
+    #[test]
+    fn an_overdue_request_fails_and_its_peer_is_left_alone_for_a_while() {
+        let mut peers = peers();
+        let late = peers.note_sent(0, PEER, Asked::Fetch);
+        peers.expire(99);
+        assert_eq!(peers.next_deadline_ns(), 100);
+        peers.expire(100);
+        assert_eq!(peers.take_asked(PEER, late), None);
+        assert!(!peers.is_ready(PEER));
+        assert_eq!(peers.next_deadline_ns(), 110);
+        peers.expire(110);
+        assert!(peers.is_ready(PEER));
+        assert_eq!(peers.next_deadline_ns(), NEVER_NS);
+    }
+
+    #[test]
+    fn strangers_are_never_ready() {
+        assert!(!peers().is_ready(NodeId(9)));
+    }
+}

@@ -1,0 +1,431 @@
+//! Owns the replica: its durable promises, its log's shape, its role, and the dispatch of inputs.
+//! Never contains the behaviour of one role; that is in `role/`.
+
+use super::epochs::EpochCache;
+use super::log_view::LogView;
+use super::peers::{Asked, Peers};
+use super::role::{self, Candidate, Follower, Leader, Resigned, RoleState, Unattached};
+use super::startup::{InitialRole, initial_role};
+use super::timers::{NEVER_NS, Random, after};
+use super::{
+    Configuration, Effect, Input, ProposalRefusal, QuorumState, Recovered, Refusal, Role, Ticket,
+};
+use crate::batch::Batch;
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::message::Request;
+use crate::trace::{TraceEvent, Traced, name};
+
+/// One KRaft replica as a deterministic state machine.
+///
+/// The caller carries out effects in order, feeds [`Input::Flushed`] after every sync that follows
+/// an append or a truncation, and feeds [`Input::Tick`] at [`Replica::next_deadline_ns`] at the
+/// latest. `Persist` must be durable before a later `Append` is.
+#[derive(Debug)]
+pub struct Replica {
+    pub(super) configuration: Configuration,
+    pub(super) random: Random,
+    /// What the quorum-state file holds.
+    pub(super) quorum_state: QuorumState,
+    pub(super) log: LogView,
+    /// Unknown after a start and for a new or resigned leader.
+    pub(super) high_watermark: Option<Offset>,
+    /// The largest high watermark ever known to this incarnation.
+    pub(super) committed: Offset,
+    pub(super) role: RoleState,
+    pub(super) peers: Peers,
+    pub(super) shutting_down: bool,
+    pub(super) now_ns: u64,
+    effects: Vec<Effect>,
+}
+
+impl Replica {
+    /// Brings a replica up from what survived (KIP-595; KAFKA-10527, KAFKA-10661).
+    ///
+    /// # Panics
+    /// If the configuration does not name this replica as a voter, or the recovered log is impossible.
+    pub fn start(
+        configuration: Configuration,
+        recovered: Recovered,
+        now_ns: u64,
+    ) -> (Self, Vec<Effect>) {
+        let id = configuration.id;
+        assert!(
+            configuration.voters.contains(&id),
+            "{id} must be one of the voters {:?}",
+            configuration.voters
+        );
+        let (quorum_state, initial) = initial_role(&recovered, id, &configuration.voters);
+        let mut random = Random::new(configuration.random_seed);
+        let timers = configuration.timers;
+        let election_deadline_ns = after(now_ns, random.election_timeout_ns(&timers));
+        let role = match initial {
+            InitialRole::Unattached => RoleState::Unattached(Unattached {
+                election_deadline_ns,
+            }),
+            InitialRole::Candidate => RoleState::Candidate(Candidate::new(
+                &configuration.voters,
+                id,
+                election_deadline_ns,
+            )),
+            InitialRole::Follower { leader } => {
+                let fetch_deadline_ns = after(now_ns, timers.fetch_timeout_ns);
+                RoleState::Follower(Follower::new(leader, fetch_deadline_ns))
+            }
+            InitialRole::Resigned => RoleState::Resigned(Resigned::new(
+                &configuration.voters,
+                id,
+                Vec::new(),
+                election_deadline_ns,
+            )),
+        };
+        let others = configuration
+            .voters
+            .iter()
+            .copied()
+            .filter(|&voter| voter != id);
+        let peers = Peers::new(others, timers.request_timeout_ns, timers.retry_backoff_ns);
+        let epochs = EpochCache::new(recovered.epochs.clone());
+        let mut replica = Self {
+            configuration,
+            random,
+            quorum_state,
+            log: LogView::new(recovered.log_start, recovered.log_end, epochs),
+            high_watermark: None,
+            committed: recovered.log_start,
+            role,
+            peers,
+            shutting_down: false,
+            now_ns,
+            effects: Vec::new(),
+        };
+        replica.report_start(&recovered);
+        if replica.configuration.voters.len() == 1 && initial != InitialRole::Candidate {
+            replica.become_prospective("the only voter");
+        }
+        replica.poll();
+        let effects = std::mem::take(&mut replica.effects);
+        (replica, effects)
+    }
+
+    fn report_start(&mut self, recovered: &Recovered) {
+        let found = recovered.quorum_state.unwrap_or_default();
+        let adopted = found != self.quorum_state;
+        if adopted {
+            self.effect(Effect::Persist(self.quorum_state));
+        }
+        self.trace(TraceEvent::Started {
+            role: self.role(),
+            log_start: self.log.start(),
+            log_end: self.log.end(),
+            last_epoch: self.log.last_epoch(),
+            voted_for: found.voted_for.map(name),
+            leader: found.leader.map(name),
+            truncated_bytes: recovered.truncated_bytes,
+        });
+        if adopted {
+            self.trace(TraceEvent::EpochAdopted { leader: None });
+        }
+    }
+
+    /// Handles one input, then whatever time has made due. Time may jump in both directions;
+    /// deadlines are points on the clock handed in.
+    ///
+    /// # Panics
+    /// When the protocol is broken beyond repair: a second leader in one epoch, a second vote in
+    /// one epoch, a truncation below what is known to be committed.
+    pub fn step(&mut self, now_ns: u64, input: Input) -> Vec<Effect> {
+        self.now_ns = now_ns;
+        self.peers.expire(now_ns);
+        match input {
+            Input::Tick => {}
+            Input::PeerRequest { ticket, request } => self.on_request(ticket, request),
+            Input::PeerAnswer {
+                peer,
+                correlation,
+                answer,
+            } => {
+                self.on_answer(peer, correlation, answer);
+            }
+            Input::Propose {
+                timestamp_ms,
+                commands,
+            } => self.on_propose(timestamp_ms, commands),
+            Input::Read { tickets } => self.on_read(tickets),
+            Input::Flushed { log_end } => self.on_flushed(log_end),
+            Input::Shutdown => self.on_shutdown(),
+        }
+        self.poll();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Input::Tick`] is due even if nothing else happens; `u64::MAX` for never.
+    pub fn next_deadline_ns(&self) -> u64 {
+        let role_deadline_ns = match &self.role {
+            RoleState::Leader(leader) => leader.next_deadline_ns(self.configuration.voters.len()),
+            // Standing down: only what an outgoing leader still has to say is sent.
+            RoleState::Resigned(_) if self.shutting_down => NEVER_NS,
+            _ if self.shutting_down => return NEVER_NS,
+            RoleState::Unattached(state) => state.election_deadline_ns,
+            RoleState::Prospective(state) => state.election_deadline_ns,
+            RoleState::Candidate(state) => state.election_deadline_ns,
+            RoleState::Follower(state) => state.fetch_deadline_ns,
+            RoleState::Resigned(state) => state.election_deadline_ns,
+        };
+        role_deadline_ns.min(self.peers.next_deadline_ns())
+    }
+
+    /// This replica.
+    pub fn id(&self) -> NodeId {
+        self.configuration.id
+    }
+
+    /// Its state.
+    pub fn role(&self) -> Role {
+        self.role.kind()
+    }
+
+    /// Its epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.quorum_state.epoch
+    }
+
+    /// Who leads, as far as it knows. A leader that resigned names nobody (KAFKA-17333).
+    pub fn leader(&self) -> Option<NodeId> {
+        let own = self.quorum_state.leader == Some(self.id());
+        if own && self.role() != Role::Leader {
+            None
+        } else {
+            self.quorum_state.leader
+        }
+    }
+
+    /// Everything below is committed. Unknown after a start and for a new or resigned leader.
+    pub fn high_watermark(&self) -> Option<Offset> {
+        self.high_watermark
+    }
+
+    /// End of the log, durable or not.
+    pub fn log_end(&self) -> Offset {
+        self.log.end()
+    }
+
+    /// After [`Input::Shutdown`]: whether the process may end without loss of courtesy, that is,
+    /// every voter knows of the resignation or a later epoch has begun.
+    pub fn is_ready_to_stop(&self) -> bool {
+        self.shutting_down
+            && match &self.role {
+                RoleState::Resigned(state) => state.unacknowledged.is_empty(),
+                _ => true,
+            }
+    }
+
+    /// Adds a promise-free or already durable effect.
+    pub(super) fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(super) fn trace(&mut self, event: TraceEvent) {
+        let traced = Traced {
+            epoch: self.quorum_state.epoch,
+            event,
+        };
+        self.effects.push(Effect::Trace(traced));
+    }
+
+    /// Makes election state durable; everything that depends on it comes later in the effects.
+    pub(super) fn persist(&mut self, next: QuorumState) {
+        let previous = self.quorum_state;
+        if next == previous {
+            return;
+        }
+        let id = self.id();
+        assert!(
+            next.epoch >= previous.epoch,
+            "{id} cannot go back from epoch {} to {}",
+            previous.epoch,
+            next.epoch
+        );
+        if next.epoch == previous.epoch {
+            assert!(
+                previous.leader.is_none() || previous.leader == next.leader,
+                "{id} knows leader {:?} of epoch {} and cannot take {:?} for it",
+                previous.leader,
+                next.epoch,
+                next.leader
+            );
+            assert!(
+                next.voted_for.is_none()
+                    || previous.voted_for.is_none()
+                    || previous.voted_for == next.voted_for,
+                "{id} voted for {:?} in epoch {} and cannot vote for {:?}",
+                previous.voted_for,
+                next.epoch,
+                next.voted_for
+            );
+        }
+        self.quorum_state = next;
+        self.effect(Effect::Persist(next));
+        if (previous.epoch, previous.leader) != (next.epoch, next.leader) {
+            self.trace(TraceEvent::EpochAdopted {
+                leader: next.leader.map(name),
+            });
+        }
+        if let Some(candidate) = next.voted_for
+            && (previous.epoch, previous.voted_for) != (next.epoch, next.voted_for)
+        {
+            self.trace(TraceEvent::VotePersisted {
+                candidate: name(candidate),
+            });
+        }
+    }
+
+    /// Changes the role: durable first, then in memory, then towards everyone who waits.
+    pub(super) fn transition(
+        &mut self,
+        to: RoleState,
+        quorum_state: QuorumState,
+        reason: &'static str,
+    ) {
+        let (old_kind, new_kind) = (self.role.kind(), to.kind());
+        let advances = quorum_state.epoch > self.quorum_state.epoch;
+        assert!(
+            role::is_legal(old_kind, new_kind, advances),
+            "{} cannot go from {old_kind:?} in epoch {} to {new_kind:?} in epoch {} ({reason})",
+            self.id(),
+            self.quorum_state.epoch,
+            quorum_state.epoch
+        );
+        self.persist(quorum_state);
+        let old = std::mem::replace(&mut self.role, to);
+        self.peers.reset();
+        if matches!(new_kind, Role::Leader | Role::Resigned) {
+            self.high_watermark = None;
+        }
+        if old_kind != new_kind || new_kind == Role::Follower {
+            self.trace(TraceEvent::RoleChange {
+                role: new_kind,
+                leader: self.quorum_state.leader.map(name),
+                epoch_start_offset: self.as_leader().map(Leader::epoch_start),
+                reason,
+            });
+        }
+        if let RoleState::Leader(leader) = old {
+            self.leave_leadership(*leader);
+        }
+    }
+
+    /// Does what time has made due, then sends what the role wants to send.
+    fn poll(&mut self) {
+        while self.run_role_timers() {}
+        self.send_requests();
+    }
+
+    /// Does one thing that is due; whether there may be more.
+    fn run_role_timers(&mut self) -> bool {
+        if self.shutting_down {
+            return false;
+        }
+        match self.role {
+            RoleState::Unattached(_) => self.run_unattached_timers(),
+            RoleState::Prospective(_) => self.run_prospective_timers(),
+            RoleState::Candidate(_) => self.run_candidate_timers(),
+            RoleState::Leader(_) => self.run_leader_timers(),
+            RoleState::Follower(_) => self.run_follower_timers(),
+            RoleState::Resigned(_) => self.run_resigned_timers(),
+        }
+    }
+
+    fn send_requests(&mut self) {
+        match self.role {
+            RoleState::Resigned(_) => self.send_end_quorum_epoch(),
+            _ if self.shutting_down => {}
+            RoleState::Unattached(_) => self.send_discovery_fetch(None),
+            RoleState::Prospective(_) | RoleState::Candidate(_) => self.send_vote_requests(),
+            RoleState::Leader(_) => self.send_begin_quorum_epoch(),
+            RoleState::Follower(_) => self.send_follower_fetch(),
+        }
+    }
+
+    pub(super) fn send(&mut self, peer: NodeId, asked: Asked, request: Request) {
+        let correlation = self.peers.note_sent(self.now_ns, peer, asked);
+        self.effect(Effect::Send {
+            peer,
+            correlation,
+            request,
+        });
+    }
+
+    pub(super) fn append(&mut self, batch: Batch) {
+        self.log.note_append(&batch);
+        let event = TraceEvent::Append {
+            base_offset: batch.base_offset(),
+            last_offset: batch.last_offset(),
+            batch_epoch: batch.epoch(),
+            crc: batch.crc(),
+        };
+        self.effect(Effect::Append(batch));
+        self.trace(event);
+    }
+
+    pub(super) fn set_high_watermark(&mut self, high_watermark: Offset) {
+        let log_end = self.log.end();
+        assert!(
+            high_watermark <= log_end,
+            "the high watermark {high_watermark} cannot pass the log end {log_end}"
+        );
+        self.high_watermark = Some(high_watermark);
+        self.committed = self.committed.max(high_watermark);
+        self.effect(Effect::Committed { high_watermark });
+        self.trace(TraceEvent::HighWatermark {
+            high_watermark,
+            log_end,
+        });
+    }
+
+    fn on_flushed(&mut self, log_end: Offset) {
+        if self.log.note_flushed(log_end) {
+            self.trace(TraceEvent::Flush {
+                log_end: self.log.flushed(),
+            });
+            self.advance_high_watermark();
+        }
+    }
+
+    fn on_shutdown(&mut self) {
+        self.shutting_down = true;
+        if self.role() == Role::Leader {
+            self.resign("shutting down");
+        }
+    }
+
+    pub(super) fn refuse(&mut self, tickets: impl IntoIterator<Item = Ticket>, reason: Refusal) {
+        let refusal = ProposalRefusal {
+            reason,
+            leader: self.leader(),
+            epoch: self.epoch(),
+        };
+        for ticket in tickets {
+            self.effect(Effect::Refused { ticket, refusal });
+        }
+    }
+
+    /// A deadline for an election that begins now.
+    pub(super) fn fresh_election_deadline_ns(&mut self) -> u64 {
+        let timeout_ns = self.random.election_timeout_ns(&self.configuration.timers);
+        after(self.now_ns, timeout_ns)
+    }
+
+    pub(super) fn as_leader(&self) -> Option<&Leader> {
+        match &self.role {
+            RoleState::Leader(leader) => Some(leader),
+            _ => None,
+        }
+    }
+
+    pub(super) fn as_leader_mut(&mut self) -> Option<&mut Leader> {
+        match &mut self.role {
+            RoleState::Leader(leader) => Some(leader),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Owns how requests of peers are received: cluster and epoch checks, votes, leader announcements.
+//! Never trusts a sender: what no correct peer would send is refused, without a change of state.
+
+use super::role::RoleState;
+use super::votes::{Question, Standing, grants, is_up_to_date};
+use super::{Effect, QuorumState, Replica, Ticket};
+use crate::ids::{Epoch, NodeId};
+use crate::message::{
+    BeginQuorumEpochRequest, EndQuorumEpochRequest, ErrorCode, FetchResponse, QuorumEpochResponse,
+    Request, Response, VoteRequest, VoteResponse,
+};
+
+impl Replica {
+    pub(super) fn on_request(&mut self, ticket: Ticket, request: Request) {
+        let cluster_id = match &request {
+            Request::Vote(request) => &request.cluster_id,
+            Request::BeginQuorumEpoch(request) => &request.cluster_id,
+            Request::EndQuorumEpoch(request) => &request.cluster_id,
+            Request::Fetch(request) => &request.cluster_id,
+        };
+        // An absent id is accepted, as in Kafka (KAFKA-12440).
+        if !cluster_id.is_empty() && *cluster_id != self.configuration.cluster_id {
+            let response = other_cluster(&request);
+            return self.effect(Effect::Reply { ticket, response });
+        }
+        let response = match request {
+            Request::Fetch(request) => return self.on_fetch(ticket, request),
+            Request::Vote(request) => {
+                let (error, vote_granted) = match self.receive_vote_request(&request) {
+                    Ok(granted) => (ErrorCode::None, granted),
+                    Err(error) => (error, false),
+                };
+                Response::Vote(VoteResponse {
+                    error,
+                    leader_id: self.quorum_state.leader,
+                    leader_epoch: self.epoch(),
+                    vote_granted,
+                })
+            }
+            Request::BeginQuorumEpoch(request) => {
+                let outcome = self.receive_begin_quorum_epoch(&request);
+                Response::BeginQuorumEpoch(self.quorum_epoch_response(outcome))
+            }
+            Request::EndQuorumEpoch(request) => {
+                let outcome = self.receive_end_quorum_epoch(&request);
+                Response::EndQuorumEpoch(self.quorum_epoch_response(outcome))
+            }
+        };
+        self.effect(Effect::Reply { ticket, response });
+    }
+
+    fn quorum_epoch_response(&self, outcome: Result<(), ErrorCode>) -> QuorumEpochResponse {
+        QuorumEpochResponse {
+            error: outcome.err().unwrap_or(ErrorCode::None),
+            leader_id: self.quorum_state.leader,
+            leader_epoch: self.epoch(),
+        }
+    }
+
+    /// Whether the vote or pre-vote is granted. The order of the checks is Kafka's.
+    fn receive_vote_request(&mut self, request: &VoteRequest) -> Result<bool, ErrorCode> {
+        let epoch = request.replica_epoch;
+        let impossible_log = if request.pre_vote {
+            request.last_epoch > epoch
+        } else {
+            // The records of an epoch are written by its leader, who needs no votes any more.
+            request.last_epoch >= epoch
+        };
+        if request.last_offset.0 < 0 || request.last_epoch.0 < 0 || impossible_log {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        self.check_sender(request.replica_id, epoch)?;
+        if epoch > self.epoch() {
+            // Even for a pre-vote: without it, a group that lags behind would never learn the epoch.
+            self.adopt_epoch(epoch, None, "vote request of a later epoch");
+        }
+        if request.voter_id != self.id() {
+            return Err(ErrorCode::InvalidVoterKey);
+        }
+        let local_log = (self.log.last_epoch(), self.log.end());
+        let question = Question {
+            candidate: request.replica_id,
+            pre_vote: request.pre_vote,
+            log_is_up_to_date: is_up_to_date((request.last_epoch, request.last_offset), local_log),
+            voted_for: self.quorum_state.voted_for,
+            leader: self.quorum_state.leader,
+        };
+        let granted = grants(self.standing(), question);
+        if granted && !request.pre_vote && self.quorum_state.voted_for.is_none() {
+            self.vote_for(request.replica_id);
+        }
+        Ok(granted)
+    }
+
+    fn standing(&self) -> Standing {
+        match &self.role {
+            RoleState::Unattached(_) => Standing::Unattached,
+            RoleState::Prospective(_) => Standing::Prospective,
+            RoleState::Candidate(_) => Standing::Candidate,
+            RoleState::Leader(_) => Standing::Leader,
+            RoleState::Follower(state) => Standing::Follower {
+                has_fetched: state.has_fetched,
+            },
+            RoleState::Resigned(_) => Standing::Resigned,
+        }
+    }
+
+    /// Gives the vote of this epoch away; the timer starts anew to give the candidate its time.
+    fn vote_for(&mut self, candidate: NodeId) {
+        let quorum_state = QuorumState {
+            voted_for: Some(candidate),
+            ..self.quorum_state
+        };
+        match self.role {
+            RoleState::Prospective(_) => self.become_prospective_with(quorum_state, "voted"),
+            _ => {
+                let election_deadline_ns = self.fresh_election_deadline_ns();
+                self.become_unattached(quorum_state, election_deadline_ns, "voted");
+            }
+        }
+    }
+
+    fn receive_begin_quorum_epoch(
+        &mut self,
+        request: &BeginQuorumEpochRequest,
+    ) -> Result<(), ErrorCode> {
+        self.check_leader(request.leader_id, request.leader_epoch)?;
+        self.learn_leader(Some(request.leader_id), request.leader_epoch);
+        if request.voter_id != self.id() {
+            return Err(ErrorCode::InvalidVoterKey);
+        }
+        Ok(())
+    }
+
+    fn receive_end_quorum_epoch(
+        &mut self,
+        request: &EndQuorumEpochRequest,
+    ) -> Result<(), ErrorCode> {
+        self.check_leader(request.leader_id, request.leader_epoch)?;
+        self.learn_leader(Some(request.leader_id), request.leader_epoch);
+        self.on_leader_resigned(request.leader_id, &request.preferred_successors);
+        Ok(())
+    }
+
+    fn check_leader(&self, leader: NodeId, epoch: Epoch) -> Result<(), ErrorCode> {
+        self.check_sender(leader, epoch)?;
+        if self.can_follow(leader) {
+            Ok(())
+        } else {
+            Err(ErrorCode::InvalidRequest)
+        }
+    }
+
+    fn check_sender(&self, sender: NodeId, epoch: Epoch) -> Result<(), ErrorCode> {
+        if epoch < self.epoch() {
+            return Err(ErrorCode::FencedLeaderEpoch);
+        }
+        if sender.0 < 0 || sender == self.id() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        Ok(())
+    }
+
+    /// Takes over what a peer says about an epoch that is not older than the own.
+    ///
+    /// # Panics
+    /// If that names a second leader of an epoch, or makes this replica the leader of an epoch that
+    /// it does not lead: either means that somewhere a promise to disk was lost.
+    pub(super) fn learn_leader(&mut self, leader: Option<NodeId>, epoch: Epoch) {
+        assert!(
+            epoch >= self.epoch(),
+            "callers drop what is about older epochs"
+        );
+        let id = self.id();
+        if epoch > self.epoch() {
+            match leader {
+                Some(leader) if leader == id => panic!(
+                    "a peer says that {id} leads epoch {epoch}, but {id} only knows epoch {}: its \
+                     quorum-state file was lost or rolled back",
+                    self.epoch()
+                ),
+                Some(leader) if self.can_follow(leader) => {
+                    self.become_follower(epoch, leader, "leader of a later epoch");
+                }
+                unreachable => self.adopt_epoch(epoch, unreachable, "later epoch"),
+            }
+            return;
+        }
+        let Some(leader) = leader else { return };
+        match self.quorum_state.leader {
+            Some(known) => assert_eq!(
+                known, leader,
+                "two leaders in epoch {epoch}: {id} knows {known}, but a peer says {leader}"
+            ),
+            None if leader == id => panic!(
+                "a peer says that {id} leads epoch {epoch}, which {id} does not remember: its \
+                 quorum-state file was lost or rolled back"
+            ),
+            None if self.can_follow(leader) => {
+                self.become_follower(epoch, leader, "leader of the epoch");
+            }
+            None => {}
+        }
+    }
+}
+
+/// Says nothing about this cluster's epochs, which mean nothing in the sender's.
+fn other_cluster(request: &Request) -> Response {
+    let error = ErrorCode::InconsistentClusterId;
+    let (leader_id, leader_epoch) = (None, Epoch(0));
+    let quorum_epoch = QuorumEpochResponse {
+        error,
+        leader_id,
+        leader_epoch,
+    };
+    match request {
+        Request::Vote(_) => Response::Vote(VoteResponse {
+            error,
+            leader_id,
+            leader_epoch,
+            vote_granted: false,
+        }),
+        Request::BeginQuorumEpoch(_) => Response::BeginQuorumEpoch(quorum_epoch),
+        Request::EndQuorumEpoch(_) => Response::EndQuorumEpoch(quorum_epoch),
+        Request::Fetch(_) => Response::Fetch(FetchResponse {
+            error,
+            leader_id,
+            leader_epoch,
+            high_watermark: None,
+            log_start_offset: crate::ids::Offset(0),
+            diverging_epoch: None,
+            read_round: 0,
+            batches: Vec::new(),
+        }),
+    }
+}

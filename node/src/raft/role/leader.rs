@@ -1,0 +1,263 @@
+//! Owns the state of a leader: what it knows of the voters, check-quorum, and its announcements.
+//! Never counts anything that is not durable, its own log included.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::RoleState;
+use crate::batch::Batch;
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::message::{BeginQuorumEpochRequest, FetchRequest, Request};
+use crate::mutants::Bug;
+use crate::raft::high_watermark::{self, EpochStartRule};
+use crate::raft::peers::Asked;
+use crate::raft::proposals::Held;
+use crate::raft::read_index::ReadIndex;
+use crate::raft::timers::{NEVER_NS, after, is_due};
+use crate::raft::{Effect, QuorumState, Refusal, Replica, Ticket};
+
+/// Leads its epoch.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    epoch_start: Offset,
+    /// All voters but itself.
+    voters: BTreeMap<NodeId, Progress>,
+    /// Who fetched since check-quorum was last satisfied.
+    fetched: BTreeSet<NodeId>,
+    check_quorum_deadline_ns: u64,
+    begin_quorum_epoch_deadline_ns: u64,
+    pub(crate) parked: Vec<Parked>,
+    pub(crate) reads: ReadIndex,
+    /// Proposals that wait until the high watermark is known in this epoch.
+    pub(crate) held: Vec<Held>,
+}
+
+/// What a leader knows of another voter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// Everything below is durable there.
+    pub(crate) end_offset: Option<Offset>,
+    pub(crate) last_fetch_ns: Option<u64>,
+    pub(crate) last_caught_up_ns: Option<u64>,
+    leader_end_at_last_fetch: Offset,
+}
+
+/// A fetch that waits for something to return.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) ticket: Ticket,
+    pub(crate) request: FetchRequest,
+    pub(crate) deadline_ns: u64,
+}
+
+/// Payload of the control record that begins every epoch.
+#[derive(Serialize)]
+struct LeaderChange<'a> {
+    r#type: &'static str,
+    leader: NodeId,
+    voters: &'a BTreeSet<NodeId>,
+    granting_voters: Vec<NodeId>,
+}
+
+impl Leader {
+    pub(crate) fn epoch_start(&self) -> Offset {
+        self.epoch_start
+    }
+
+    pub(crate) fn progress_of(&self, voter: NodeId) -> Option<&Progress> {
+        self.voters.get(&voter)
+    }
+
+    /// The other voters, the longest log first.
+    pub(crate) fn preferred_successors(&self) -> Vec<NodeId> {
+        let mut successors: Vec<NodeId> = self.voters.keys().copied().collect();
+        successors.sort_by_key(|voter| std::cmp::Reverse(self.voters[voter].end_offset));
+        successors
+    }
+
+    pub(crate) fn next_deadline_ns(&self, voter_count: usize) -> u64 {
+        let parked = self.parked.iter().map(|parked| parked.deadline_ns).min();
+        let announcing = if voter_count > 1 {
+            self.check_quorum_deadline_ns
+                .min(self.begin_quorum_epoch_deadline_ns)
+        } else {
+            NEVER_NS
+        };
+        announcing.min(parked.unwrap_or(NEVER_NS))
+    }
+}
+
+impl Replica {
+    pub(in crate::raft) fn become_leader(&mut self, granting_voters: Vec<NodeId>) {
+        let id = self.id();
+        let others = self
+            .configuration
+            .voters
+            .iter()
+            .filter(|&&voter| voter != id);
+        let check_quorum_ns = self.configuration.timers.check_quorum_ns();
+        let leader = Leader {
+            epoch_start: self.log.end(),
+            voters: others.map(|&voter| (voter, Progress::default())).collect(),
+            fetched: BTreeSet::new(),
+            check_quorum_deadline_ns: after(self.now_ns, check_quorum_ns),
+            begin_quorum_epoch_deadline_ns: self.now_ns,
+            parked: Vec::new(),
+            reads: ReadIndex::default(),
+            held: Vec::new(),
+        };
+        let epoch = self.epoch();
+        let quorum_state = QuorumState {
+            epoch,
+            leader: Some(id),
+            voted_for: None,
+        };
+        self.transition(
+            RoleState::Leader(Box::new(leader)),
+            quorum_state,
+            "election won",
+        );
+        self.append_leader_change(epoch, granting_voters);
+    }
+
+    fn append_leader_change(&mut self, epoch: Epoch, granting_voters: Vec<NodeId>) {
+        let record = serde_json::to_vec(&LeaderChange {
+            r#type: "leader-change",
+            leader: self.id(),
+            voters: &self.configuration.voters,
+            granting_voters,
+        })
+        .expect("numbers and fixed strings always serialise");
+        self.append(Batch::build(self.log.end(), epoch, 0, true, &[record]));
+    }
+
+    /// Answers everyone who waited for this leader, in the epoch and role that followed.
+    pub(in crate::raft) fn leave_leadership(&mut self, mut leader: Leader) {
+        let reason = if self.shutting_down {
+            Refusal::ShuttingDown
+        } else {
+            Refusal::NotLeader
+        };
+        self.refuse(leader.held.into_iter().map(|held| held.ticket), reason);
+        self.refuse(leader.reads.take_all(), reason);
+        self.effect(Effect::LeadershipLost);
+        for parked in leader.parked {
+            let error = self.fetch_error(&parked.request);
+            self.reply_fetch_error(parked.ticket, error);
+        }
+    }
+
+    pub(in crate::raft) fn run_leader_timers(&mut self) -> bool {
+        let alone = self.configuration.voters.len() == 1;
+        let Some(leader) = self.as_leader() else {
+            return false;
+        };
+        // KAFKA-15489, KAFKA-16144: without a majority that fetches, another leader may exist.
+        if !alone && is_due(leader.check_quorum_deadline_ns, self.now_ns) {
+            self.resign("check quorum");
+            return true;
+        }
+        self.answer_overdue_fetches();
+        false
+    }
+
+    /// Announces itself to voters that do not fetch (KAFKA-16536, KAFKA-16926).
+    pub(in crate::raft) fn send_begin_quorum_epoch(&mut self) {
+        let period_ns = self.configuration.timers.begin_quorum_epoch_ns();
+        let now_ns = self.now_ns;
+        let Some(leader) = self.as_leader_mut() else {
+            return;
+        };
+        if !is_due(leader.begin_quorum_epoch_deadline_ns, now_ns) {
+            return;
+        }
+        leader.begin_quorum_epoch_deadline_ns = after(now_ns, period_ns);
+        let is_silent = |progress: &Progress| {
+            progress
+                .last_fetch_ns
+                .is_none_or(|last| now_ns.saturating_sub(last) >= period_ns)
+        };
+        let silent = leader
+            .voters
+            .iter()
+            .filter(|(_, progress)| is_silent(progress));
+        for peer in silent.map(|(&voter, _)| voter).collect::<Vec<_>>() {
+            if self.peers.is_ready(peer) {
+                let request = Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
+                    cluster_id: self.configuration.cluster_id.clone(),
+                    voter_id: peer,
+                    leader_id: self.id(),
+                    leader_epoch: self.epoch(),
+                });
+                self.send(peer, Asked::BeginQuorumEpoch, request);
+            }
+        }
+    }
+
+    /// Takes note of a valid fetch of another voter. A replica that is no voter moves nothing.
+    pub(in crate::raft) fn note_fetch(&mut self, request: &FetchRequest) {
+        let (now_ns, log_end) = (self.now_ns, self.log.end());
+        let check_quorum_ns = self.configuration.timers.check_quorum_ns();
+        // Fetches that make a majority together with the leader itself.
+        let needed = self.configuration.voters.len() / 2;
+        let Some(leader) = self.as_leader_mut() else {
+            return;
+        };
+        let Some(progress) = leader.voters.get_mut(&request.replica_id) else {
+            return;
+        };
+        if request.fetch_offset >= log_end {
+            progress.last_caught_up_ns = Some(now_ns);
+        } else if request.fetch_offset >= progress.leader_end_at_last_fetch
+            && progress.last_fetch_ns.is_some()
+        {
+            progress.last_caught_up_ns = progress.last_fetch_ns;
+        }
+        // It may go down: the voter may have lost its disk (KAFKA-12181).
+        progress.end_offset = Some(request.fetch_offset);
+        progress.last_fetch_ns = Some(now_ns);
+        progress.leader_end_at_last_fetch = log_end;
+        leader
+            .reads
+            .note_echo(request.replica_id, request.read_round);
+        leader.fetched.insert(request.replica_id);
+        if leader.fetched.len() >= needed {
+            leader.fetched.clear();
+            leader.check_quorum_deadline_ns = after(now_ns, check_quorum_ns);
+        }
+        self.advance_high_watermark();
+        self.serve_confirmed_reads();
+    }
+
+    /// Moves the high watermark if what the voters hold durably allows it (KAFKA-12619).
+    pub(in crate::raft) fn advance_high_watermark(&mut self) {
+        let Some(leader) = self.as_leader() else {
+            return;
+        };
+        let durable_end = |voter: &NodeId| match leader.voters.get(voter) {
+            Some(progress) => progress.end_offset,
+            None => Some(self.log.flushed()),
+        };
+        let rule = if self.configuration.bug == Some(Bug::HighWatermarkAnyEpoch) {
+            EpochStartRule::Ignored
+        } else {
+            EpochStartRule::Required
+        };
+        let ends = self.configuration.voters.iter().map(durable_end).collect();
+        let known = self.high_watermark;
+        let Some(next) = high_watermark::advance(ends, leader.epoch_start, known, rule) else {
+            return;
+        };
+        // Only the seeded bug gets here with less than this incarnation has already exposed.
+        if next < self.committed {
+            return;
+        }
+        self.set_high_watermark(next);
+        if known.is_none() {
+            self.append_held();
+        }
+        self.serve_confirmed_reads();
+        self.wake_parked();
+    }
+}

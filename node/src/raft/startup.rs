@@ -1,0 +1,114 @@
+//! Owns the state in which a replica comes back, as a pure function of what survived.
+//! Never leads right away: a leader that restarts has lost its claim to its epoch (KAFKA-10527).
+
+use std::collections::BTreeSet;
+
+use super::{QuorumState, Recovered};
+use crate::ids::{Epoch, NodeId};
+
+/// The state to start in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InitialRole {
+    Unattached,
+    /// It had voted for itself and may ask again: nobody else got that vote.
+    Candidate,
+    Follower {
+        leader: NodeId,
+    },
+    /// It led. Neither leading on (an unflushed tail may be gone, so offsets of this epoch would be
+    /// reused) nor voting again in this epoch (KAFKA-10661) would be safe.
+    Resigned,
+}
+
+/// Decides from the quorum-state file and the log, given the epoch of the last record.
+pub(crate) fn initial_role(
+    recovered: &Recovered,
+    id: NodeId,
+    voters: &BTreeSet<NodeId>,
+) -> (QuorumState, InitialRole) {
+    let state = recovered.quorum_state.unwrap_or_default();
+    let log_epoch = recovered
+        .epochs
+        .last()
+        .map_or(Epoch(0), |start| start.epoch);
+    if state.epoch < log_epoch {
+        // The file is older than the log, so it says nothing about the log's epoch.
+        let state = QuorumState {
+            epoch: log_epoch,
+            leader: None,
+            voted_for: None,
+        };
+        return (state, InitialRole::Unattached);
+    }
+    let role = match state.leader {
+        Some(leader) if leader == id => InitialRole::Resigned,
+        _ if state.voted_for == Some(id) && state.leader.is_none() => InitialRole::Candidate,
+        Some(leader) if voters.contains(&leader) => InitialRole::Follower { leader },
+        _ => InitialRole::Unattached,
+    };
+    (state, role)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Offset;
+    use crate::raft::EpochStart;
+
+    fn start(file: Option<(i32, Option<i32>, Option<i32>)>, log_epoch: i32) -> (i32, InitialRole) {
+        let quorum_state = file.map(|(epoch, leader, vote)| QuorumState {
+            epoch: Epoch(epoch),
+            leader: leader.map(NodeId),
+            voted_for: vote.map(NodeId),
+        });
+        let epochs = match log_epoch {
+            0 => Vec::new(),
+            epoch => vec![EpochStart {
+                epoch: Epoch(epoch),
+                start_offset: Offset(0),
+            }],
+        };
+        let recovered = Recovered {
+            quorum_state,
+            epochs,
+            ..Recovered::default()
+        };
+        let (state, role) = initial_role(&recovered, NodeId(1), &(1..=3).map(NodeId).collect());
+        (state.epoch.0, role)
+    }
+
+    #[test]
+    fn every_start_rule() {
+        let follower = InitialRole::Follower { leader: NodeId(2) };
+        assert_eq!(start(None, 0), (0, InitialRole::Unattached));
+        assert_eq!(start(None, 4), (4, InitialRole::Unattached));
+        assert_eq!(
+            start(Some((3, Some(1), None)), 4),
+            (4, InitialRole::Unattached)
+        );
+        assert_eq!(
+            start(Some((4, Some(1), None)), 4),
+            (4, InitialRole::Resigned)
+        );
+        assert_eq!(
+            start(Some((5, None, Some(1))), 4),
+            (5, InitialRole::Candidate)
+        );
+        assert_eq!(
+            start(Some((5, None, Some(2))), 4),
+            (5, InitialRole::Unattached)
+        );
+        assert_eq!(start(Some((5, Some(2), None)), 4), (5, follower));
+        assert_eq!(
+            start(Some((5, Some(9), None)), 4),
+            (5, InitialRole::Unattached)
+        );
+    }
+
+    /// It stood for election, lost, and learned who won in the same epoch.
+    #[test]
+    fn a_beaten_candidate_follows_the_winner() {
+        let follower = InitialRole::Follower { leader: NodeId(2) };
+        assert_eq!(start(Some((5, Some(2), Some(1))), 4), (5, follower));
+    }
+}

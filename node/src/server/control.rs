@@ -1,0 +1,195 @@
+//! Owns the control socket: what a harness may ask a node process to do or to tell.
+//! Never exists unless the command line hands over a connected socket; no client can reach it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+
+use nix::sys::socket::{SockType, getsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::Notify;
+
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::raft::Role;
+
+use super::clock::ClockState;
+use super::driver::Mailbox;
+
+/// Longest command line, in bytes.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+/// Takes over an inherited descriptor.
+///
+/// # Errors
+/// When it is not a connected Unix stream socket; the message says what it is instead.
+pub(crate) fn inherit(descriptor: RawFd) -> Result<UnixStream, String> {
+    let refuse = |what: &str| Err(format!("file descriptor {descriptor} {what}"));
+    if descriptor <= 2 {
+        return refuse("is a standard stream, not a control socket");
+    }
+    match fs::metadata(format!("/dev/fd/{descriptor}")) {
+        Err(_) => return refuse("is not open; it must be inherited from the harness"),
+        Ok(metadata) if !metadata.file_type().is_socket() => return refuse("is not a socket"),
+        Ok(_) => {}
+    }
+    // SAFETY: the descriptor was just found open, and nothing in this process owns it: the command
+    // line hands it over, before the process has opened anything of its own.
+    #[allow(unsafe_code)]
+    let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    if !matches!(getsockopt(&owned, sockopt::SockType), Ok(SockType::Stream)) {
+        return refuse("is not a stream socket");
+    }
+    let stream = UnixStream::from(owned);
+    if stream.local_addr().is_err() {
+        return refuse("is not a Unix domain socket");
+    }
+    if stream.peer_addr().is_err() {
+        return refuse("is not connected");
+    }
+    match stream.set_nonblocking(true) {
+        Ok(()) => Ok(stream),
+        Err(error) => refuse(&format!("cannot be used without blocking: {error}")),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    id: Value,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+enum Command {
+    Status,
+    Clock {
+        #[serde(default)]
+        offset_ms: i64,
+        #[serde(default = "true_rate")]
+        rate: f64,
+    },
+    Shutdown,
+}
+
+fn true_rate() -> f64 {
+    1.0
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    id: Value,
+    ok: bool,
+    #[serde(flatten)]
+    detail: Detail,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Detail {
+    Status(Status),
+    Clock { clock: ClockState },
+    Done {},
+    Error { error: String },
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    node: String,
+    http_port: u16,
+    role: Role,
+    epoch: Epoch,
+    leader: Option<String>,
+    high_watermark: Option<Offset>,
+    log_end: Offset,
+    clock: ClockState,
+}
+
+/// What the control socket acts on.
+#[derive(Debug)]
+pub(crate) struct Controlled {
+    pub(crate) node: NodeId,
+    pub(crate) http_port: u16,
+    pub(crate) mailbox: Mailbox,
+    /// Notified when an orderly stop is asked for.
+    pub(crate) shutdown: std::sync::Arc<Notify>,
+}
+
+impl Controlled {
+    /// Answers commands in order until the other end is gone.
+    ///
+    /// # Errors
+    /// When the socket fails, which means the same as its end.
+    pub(crate) async fn serve(self, stream: UnixStream) -> io::Result<()> {
+        let (input, mut output) = tokio::net::UnixStream::from_std(stream)?.into_split();
+        let mut input = BufReader::new(input);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read_bytes = (&mut input)
+                .take(MAX_LINE_BYTES)
+                .read_until(b'\n', &mut line)
+                .await?;
+            if read_bytes == 0 {
+                return Ok(());
+            }
+            if line.last() != Some(&b'\n') {
+                let what = "a control command is too long or has no end of line";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            let (answer, stop) = self.obey(&line).await;
+            let mut text = serde_json::to_vec(&answer)
+                .expect("answers are structs of numbers, strings and JSON");
+            text.push(b'\n');
+            output.write_all(&text).await?;
+            if stop {
+                self.shutdown.notify_one();
+            }
+        }
+    }
+
+    async fn obey(&self, line: &[u8]) -> (Answer, bool) {
+        let id = serde_json::from_slice(line).map_or(Value::Null, |Envelope { id }| id);
+        let (outcome, stop) = match serde_json::from_slice(line) {
+            Ok(Command::Status) => (self.status().await, false),
+            Ok(Command::Clock { offset_ms, rate }) => {
+                let outcome = self.mailbox.set_clock(offset_ms, rate).await;
+                let outcome = outcome.unwrap_or_else(|| Err(self.stopped()));
+                (outcome.map(|clock| Detail::Clock { clock }), false)
+            }
+            Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
+            Err(error) => (
+                Err(format!("the command is not understood: {error}")),
+                false,
+            ),
+        };
+        let ok = outcome.is_ok();
+        let detail = outcome.unwrap_or_else(|error| Detail::Error { error });
+        (Answer { id, ok, detail }, stop)
+    }
+
+    async fn status(&self) -> Result<Detail, String> {
+        let snapshot = self
+            .mailbox
+            .describe()
+            .await
+            .ok_or_else(|| self.stopped())?;
+        Ok(Detail::Status(Status {
+            node: self.node.to_string(),
+            http_port: self.http_port,
+            role: snapshot.quorum.role,
+            epoch: snapshot.quorum.epoch,
+            leader: snapshot.quorum.leader.map(|leader| leader.to_string()),
+            high_watermark: snapshot.quorum.high_watermark,
+            log_end: snapshot.quorum.log_end,
+            clock: snapshot.clock,
+        }))
+    }
+
+    fn stopped(&self) -> String {
+        format!("{} has stopped", self.node)
+    }
+}

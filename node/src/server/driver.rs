@@ -1,0 +1,397 @@
+//! Owns the thread that a node's loop lives on: its mailbox, its clock and when it wakes up.
+//! Never makes a protocol decision and never touches a socket.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use crate::client::ClientReply;
+use crate::ids::{Epoch, NodeId};
+use crate::message::Response;
+use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox};
+use crate::raft::{QuorumDescription, Role};
+use crate::storage::disk::Disk;
+use crate::trace::{TraceEvent, Traced};
+
+use super::clock::{ClockState, SkewedClock, monotonic_ns};
+use super::peers::Peers;
+use super::pending::Pending;
+use super::trace_writer::TraceWriter;
+
+/// How many messages are handled with one sync at most.
+const MAX_BATCHED_MESSAGES: usize = 4096;
+
+/// Longest sleep. Bounds how late the loop notices whatever cannot wake it.
+const MAX_WAIT: Duration = Duration::from_millis(50);
+
+/// Shortest sleep. Bounds what a deadline that is always due can cost.
+const MIN_WAIT: Duration = Duration::from_micros(200);
+
+/// How long an orderly stop may take.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
+
+/// Something that the thread is told or asked.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// For the node.
+    Arrival(Arrival),
+    /// Bend the clock.
+    SetClock {
+        /// Offset from true time.
+        offset_ms: i64,
+        /// Rate, 1 being true.
+        rate: f64,
+        /// What came of it.
+        reply: oneshot::Sender<Result<ClockState, String>>,
+    },
+    /// Describe the node.
+    Describe {
+        /// The description.
+        reply: oneshot::Sender<Snapshot>,
+    },
+}
+
+/// A node at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) quorum: QuorumDescription,
+    pub(crate) clock: ClockState,
+}
+
+/// The thread has stopped; what was sent was not received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stopped;
+
+/// Where to send messages for the thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Mailbox(Sender<Message>);
+
+impl Mailbox {
+    /// A mailbox, and the end that the driver reads.
+    pub(crate) fn new() -> (Self, Receiver<Message>) {
+        let (sender, receiver) = mpsc::channel();
+        (Self(sender), receiver)
+    }
+
+    pub(crate) fn send(&self, message: Message) -> Result<(), Stopped> {
+        self.0.send(message).map_err(|_| Stopped)
+    }
+
+    /// Asks the thread for a description; `None` when it has stopped.
+    pub(crate) async fn describe(&self) -> Option<Snapshot> {
+        let (reply, receiver) = oneshot::channel();
+        self.send(Message::Describe { reply }).ok()?;
+        receiver.await.ok()
+    }
+
+    /// Bends the clock; `None` when the thread has stopped.
+    pub(crate) async fn set_clock(
+        &self,
+        offset_ms: i64,
+        rate: f64,
+    ) -> Option<Result<ClockState, String>> {
+        let (reply, receiver) = oneshot::channel();
+        self.send(Message::SetClock {
+            offset_ms,
+            rate,
+            reply,
+        })
+        .ok()?;
+        receiver.await.ok()
+    }
+}
+
+/// Leader and epoch as of the last time the loop ran, both from one look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct View(Arc<AtomicU64>);
+
+impl View {
+    fn publish(&self, leader: Option<NodeId>, epoch: Epoch) {
+        // Ids are not negative, so the unsigned successor leaves 0 for "unknown".
+        let leader = leader.map_or(0, |leader| leader.0 as u32 + 1);
+        self.0.store(
+            u64::from(leader) << 32 | u64::from(epoch.0 as u32),
+            Ordering::Release,
+        );
+    }
+
+    pub(crate) fn look(&self) -> (Option<NodeId>, Epoch) {
+        let packed = self.0.load(Ordering::Acquire);
+        let leader = ((packed >> 32) as u32)
+            .checked_sub(1)
+            .map(|id| NodeId(id as i32));
+        (leader, Epoch(packed as u32 as i32))
+    }
+}
+
+/// Why the thread ended other than by an orderly stop.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// The node cannot go on.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The evidence cannot be written, so what follows from it must not leave.
+    #[error("cannot write the trace file {}: {source}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Brings what leaves the node on its way, never before the trace events that explain it.
+#[derive(Debug)]
+pub(crate) struct ProcessOutbox {
+    pub(crate) node: NodeId,
+    pub(crate) trace: Option<TraceWriter>,
+    pub(crate) peers: Peers,
+    pub(crate) clients: Pending<ClientReply>,
+    pub(crate) askers: Pending<Response>,
+    /// Set once the trace cannot be written; nothing leaves from then on.
+    trace_failure: Option<io::Error>,
+}
+
+impl ProcessOutbox {
+    pub(crate) fn new(
+        node: NodeId,
+        trace: Option<TraceWriter>,
+        peers: Peers,
+        clients: Pending<ClientReply>,
+        askers: Pending<Response>,
+    ) -> Self {
+        Self {
+            node,
+            trace,
+            peers,
+            clients,
+            askers,
+            trace_failure: None,
+        }
+    }
+
+    fn flush_trace(&mut self) {
+        if let Some(trace) = &mut self.trace
+            && self.trace_failure.is_none()
+        {
+            self.trace_failure = trace.flush().err();
+        }
+    }
+
+    /// Writes what is left of the trace.
+    ///
+    /// # Errors
+    /// When this or an earlier write failed.
+    pub(crate) fn finish(&mut self) -> Result<(), DriverError> {
+        self.flush_trace();
+        match (self.trace_failure.take(), &self.trace) {
+            (Some(source), Some(trace)) => Err(DriverError::Trace {
+                path: trace.path().to_path_buf(),
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Outbox for ProcessOutbox {
+    fn depart(&mut self, departure: Departure) {
+        self.flush_trace();
+        if self.trace_failure.is_some() {
+            return;
+        }
+        match departure {
+            Departure::Send {
+                peer,
+                correlation,
+                request,
+            } => {
+                self.peers.send(peer, correlation, request);
+            }
+            Departure::Reply { ticket, response } => self.askers.answer(ticket, response),
+            Departure::ClientReply { ticket, reply } => self.clients.answer(ticket, reply),
+        }
+    }
+
+    fn trace(&mut self, traced: Traced) {
+        if let TraceEvent::RoleChange {
+            role,
+            leader,
+            reason,
+            ..
+        } = &traced.event
+        {
+            let leader = leader.as_deref().unwrap_or("unknown");
+            let epoch = traced.epoch.0;
+            tracing::info!(node = %self.node, epoch, leader, reason, "now {}", role_name(*role));
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.record(monotonic_ns(), &traced);
+        }
+    }
+}
+
+/// The role as people and JSON call it.
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Unattached => "unattached",
+        Role::Prospective => "prospective",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Resigned => "resigned",
+    }
+}
+
+/// A node's loop with everything that it needs of the process around it.
+#[derive(Debug)]
+pub(crate) struct Driver<D: Disk> {
+    node: NodeLoop<D>,
+    clock: SkewedClock,
+    mailbox: Receiver<Message>,
+    outbox: ProcessOutbox,
+    view: View,
+    /// Set by an orderly stop: when it is over at the latest.
+    stop_by: Option<Instant>,
+}
+
+impl<D: Disk> Driver<D> {
+    pub(crate) fn new(
+        node: NodeLoop<D>,
+        clock: SkewedClock,
+        mailbox: Receiver<Message>,
+        outbox: ProcessOutbox,
+        view: View,
+    ) -> Self {
+        view.publish(node.leader(), node.epoch());
+        Self {
+            node,
+            clock,
+            mailbox,
+            outbox,
+            view,
+            stop_by: None,
+        }
+    }
+
+    /// Runs the node until it has stopped in an orderly way.
+    ///
+    /// # Errors
+    /// When it cannot go on. Nothing that was held back may leave any more.
+    pub(crate) fn run(mut self) -> Result<(), DriverError> {
+        let mut descriptions = Vec::new();
+        while !self.has_stopped() {
+            let Some(arrivals) = self.gather(&mut descriptions) else {
+                return Ok(());
+            };
+            let now_ns = self.clock.now_ns(monotonic_ns());
+            self.node
+                .process(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+            self.outbox.finish()?;
+            self.view.publish(self.node.leader(), self.node.epoch());
+            for reply in descriptions.drain(..) {
+                let quorum = self.node.describe();
+                let clock = self.clock.state(monotonic_ns());
+                // Fails only when whoever asked has left.
+                let _ = reply.send(Snapshot { quorum, clock });
+            }
+        }
+        // In this order, whoever still asks either cannot send any more or is let go here.
+        drop(self.mailbox);
+        self.outbox.clients.abandon();
+        self.outbox.askers.abandon();
+        Ok(self.node.close()?)
+    }
+
+    /// Waits until something is to be done, and takes everything that is there by then. `None` when
+    /// nobody can send any more.
+    fn gather(
+        &mut self,
+        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
+    ) -> Option<Vec<Arrival>> {
+        let deadline_ns = self.node.next_deadline_ns();
+        let wait = self
+            .clock
+            .time_until(deadline_ns, monotonic_ns(), MAX_WAIT)
+            .max(MIN_WAIT);
+        let mut arrivals = Vec::new();
+        match self.mailbox.recv_timeout(wait) {
+            Ok(message) => self.take(message, &mut arrivals, descriptions),
+            Err(RecvTimeoutError::Timeout) => return Some(arrivals),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+        for _ in 1..MAX_BATCHED_MESSAGES {
+            let Ok(message) = self.mailbox.try_recv() else {
+                break;
+            };
+            self.take(message, &mut arrivals, descriptions);
+        }
+        Some(arrivals)
+    }
+
+    fn take(
+        &mut self,
+        message: Message,
+        arrivals: &mut Vec<Arrival>,
+        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
+    ) {
+        match message {
+            Message::Arrival(arrival) => {
+                if arrival == Arrival::Shutdown {
+                    self.stop_by
+                        .get_or_insert_with(|| Instant::now() + SHUTDOWN_LIMIT);
+                }
+                arrivals.push(arrival);
+            }
+            Message::SetClock {
+                offset_ms,
+                rate,
+                reply,
+            } => {
+                let true_ns = monotonic_ns();
+                let outcome = self.clock.set(true_ns, offset_ms, rate);
+                // Fails only when whoever asked has left.
+                let _ = reply.send(outcome.map(|()| self.clock.state(true_ns)));
+            }
+            Message::Describe { reply } => descriptions.push(reply),
+        }
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.stop_by
+            .is_some_and(|limit| self.node.is_ready_to_stop() || Instant::now() >= limit)
+    }
+}
+
+fn wall_clock_ms() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_keeps_leader_and_epoch_together() {
+        let view = View::default();
+        assert_eq!(view.look(), (None, Epoch(0)));
+        for (leader, epoch) in [
+            (Some(NodeId(0)), 7),
+            (Some(NodeId(i32::MAX)), i32::MAX),
+            (None, 8),
+            (None, 0),
+        ] {
+            view.publish(leader, Epoch(epoch));
+            assert_eq!(view.look(), (leader, Epoch(epoch)));
+        }
+    }
+}

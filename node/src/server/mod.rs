@@ -1,0 +1,372 @@
+//! Owns a node as a running process: threads, sockets, signals, and the order of start and stop.
+//! Never decides anything about the protocol, and is the only place with async code.
+
+mod clock;
+pub(crate) mod control;
+mod driver;
+mod http;
+mod peers;
+mod pending;
+mod replies;
+mod trace_writer;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::ids::{Epoch, NodeId};
+use crate::node_loop::{Arrival, NodeLoop, Outbox, StartError};
+use crate::raft::Configuration;
+use crate::storage::disk::Disk;
+use crate::storage::{DirectoryDisk, DirectoryDiskError, StorageOptions, WriteBehindDisk};
+use crate::trace::{TraceEvent, Traced};
+
+use clock::{SkewedClock, monotonic_ns};
+use control::Controlled;
+use driver::{Driver, DriverError, Mailbox, Message, ProcessOutbox, View};
+use http::Front;
+use peers::Peers;
+use pending::{Pending, Tickets};
+use replies::Replies;
+pub use trace_writer::TraceOptions;
+use trace_writer::TraceWriter;
+
+/// How long the loop may take to stop before the process ends without it. Longer than the loop's own
+/// limit, so it matters only when a disk hangs.
+const STOP_LIMIT: Duration = Duration::from_millis(1500);
+
+/// How long answers that are ready may take to leave when the process stops.
+const LAST_ANSWERS_LIMIT: Duration = Duration::from_millis(200);
+
+/// What a node process is started with.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// For the protocol core.
+    pub configuration: Configuration,
+    /// Where to listen, as `host:port`; port 0 takes a free one.
+    pub listen: String,
+    /// Where the other voters are, as base URLs without a trailing slash.
+    pub peer_urls: BTreeMap<NodeId, String>,
+    /// The data directory.
+    pub data: PathBuf,
+    /// Keep unsynced bytes in memory, so that a SIGKILL is a power cut.
+    pub write_behind: bool,
+    /// Whether and where to report protocol events.
+    pub trace: Option<TraceOptions>,
+    /// The control socket, if a harness handed one over.
+    pub control: Option<UnixStream>,
+    /// How long a client waits for the outcome of an operation, in milliseconds.
+    pub client_deadline_ms: u64,
+}
+
+/// Why a node process did not start, or did not stop in an orderly way.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address is taken, not ours, or not an address.
+    #[error("cannot listen on {listen}: {source}")]
+    Listen {
+        /// What was asked for.
+        listen: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The operating system refuses threads, signals or sockets.
+    #[error("cannot set up the process: {0}")]
+    Process(#[from] io::Error),
+    /// No HTTP client for the peers.
+    #[error("cannot set up the connections to peers: {0}")]
+    Peers(#[from] reqwest::Error),
+    /// The trace file cannot be written.
+    #[error("cannot write the trace file {}: {source}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The data directory cannot be opened, or another process has it.
+    #[error(transparent)]
+    Directory(#[from] DirectoryDiskError),
+    /// The data directory cannot be listed.
+    #[error("cannot read the data directory {}: {source}", path.display())]
+    Unreadable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The data directory holds what the node must not continue from, or the disk fails.
+    #[error("cannot use the data directory {}: {source}", path.display())]
+    Data {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<StartError>,
+    },
+    /// The node's loop is gone or did not stop in time.
+    #[error("the node did not stop in an orderly way")]
+    Stuck,
+}
+
+impl From<DriverError> for ServerError {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Trace { path, source } => Self::Trace { path, source },
+            DriverError::Node(_) => Self::Stuck,
+        }
+    }
+}
+
+/// Runs a node until SIGTERM, SIGINT or the control socket asks it to stop. Prints one line to
+/// standard output once it listens. Ends the process with exit code 1 when the node cannot go on.
+///
+/// # Errors
+/// When the node cannot start, or cannot stop in an orderly way.
+pub fn run(options: ServerOptions) -> Result<(), ServerError> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let _context = runtime.enter();
+    let listen_error = |source| ServerError::Listen {
+        listen: options.listen.clone(),
+        source,
+    };
+    let listener = std::net::TcpListener::bind(&options.listen).map_err(listen_error)?;
+    listener.set_nonblocking(true).map_err(listen_error)?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
+    let signals = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    ];
+
+    let node = options.configuration.id;
+    let (process, stopped) = Process::start(&runtime, options, address)?;
+    tracing::info!(%node, %address, "started");
+    // Nobody needs to read the line for the node to work.
+    let _ = writeln!(io::stdout(), "{node} listening on http://{address}");
+    let result = runtime.block_on(process.serve(listener, signals, stopped));
+    runtime.shutdown_background();
+    if result.is_ok() {
+        tracing::info!(%node, "stopped");
+    }
+    result
+}
+
+/// Ends the process at once with one line for people.
+pub(crate) fn stop_at_once(node: NodeId, reason: impl fmt::Display) -> ! {
+    let _ = writeln!(io::stderr(), "{node} stopped: {reason}");
+    std::process::exit(1);
+}
+
+/// A started node, as the async side sees it.
+struct Process {
+    node: NodeId,
+    mailbox: Mailbox,
+    front: Arc<Front>,
+    control: Option<UnixStream>,
+    http_port: u16,
+}
+
+impl Process {
+    fn start(
+        runtime: &Runtime,
+        options: ServerOptions,
+        address: SocketAddr,
+    ) -> Result<(Self, oneshot::Receiver<()>), ServerError> {
+        let node = options.configuration.id;
+        let cluster_id = options.configuration.cluster_id.clone();
+        let request_timeout = Duration::from_nanos(options.configuration.timers.request_timeout_ns);
+        let (mailbox, inbox) = Mailbox::new();
+        let tickets = Arc::new(Tickets::default());
+        let clients = Pending::new(Arc::clone(&tickets));
+        let askers = Pending::new(tickets);
+        let view = View::default();
+        let trace = options
+            .trace
+            .as_ref()
+            .map(|trace| {
+                TraceWriter::open(trace, node).map_err(|source| ServerError::Trace {
+                    path: trace.path.clone(),
+                    source,
+                })
+            })
+            .transpose()?;
+        let handle = runtime.handle().clone();
+        let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout)?;
+        let outbox = ProcessOutbox::new(node, trace, peers, clients.clone(), askers.clone());
+        let parts = Parts {
+            inbox,
+            outbox,
+            view: view.clone(),
+        };
+        let stopped = start_loop(
+            options.configuration,
+            &options.data,
+            options.write_behind,
+            parts,
+        )?;
+        let mut urls = options.peer_urls;
+        urls.insert(node, format!("http://{address}"));
+        let front = Front {
+            cluster_id,
+            mailbox: mailbox.clone(),
+            clients,
+            askers,
+            view,
+            replies: Replies { node, urls },
+            client_deadline: Duration::from_millis(options.client_deadline_ms),
+            request_timeout,
+        };
+        let process = Self {
+            node,
+            mailbox,
+            front: Arc::new(front),
+            control: options.control,
+            http_port: address.port(),
+        };
+        Ok((process, stopped))
+    }
+
+    async fn serve(
+        self,
+        listener: tokio::net::TcpListener,
+        [mut terminate, mut interrupt]: [Signal; 2],
+        mut stopped: oneshot::Receiver<()>,
+    ) -> Result<(), ServerError> {
+        let (stop_http, http_stops) = oneshot::channel::<()>();
+        let server = serve_http(listener, self.front, http_stops);
+        let shutdown = Arc::new(Notify::new());
+        if let Some(stream) = self.control {
+            let controlled = Controlled {
+                node: self.node,
+                http_port: self.http_port,
+                mailbox: self.mailbox.clone(),
+                shutdown: Arc::clone(&shutdown),
+            };
+            tokio::spawn(async move {
+                match controlled.serve(stream).await {
+                    Ok(()) => stop_at_once(self.node, "the harness closed the control socket"),
+                    Err(error) => stop_at_once(self.node, format!("control socket: {error}")),
+                }
+            });
+        }
+        let reason = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            () = shutdown.notified() => "the control socket",
+            _ = &mut stopped => return Err(ServerError::Stuck),
+        };
+        tracing::info!(node = %self.node, reason, "stopping");
+        // When the loop is gone already, `stopped` tells.
+        let _ = self.mailbox.send(Message::Arrival(Arrival::Shutdown));
+        let outcome = tokio::time::timeout(STOP_LIMIT, stopped).await;
+        // Fails only when the HTTP front is gone already.
+        let _ = stop_http.send(());
+        let _ = tokio::time::timeout(LAST_ANSWERS_LIMIT, server).await;
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(ServerError::Stuck),
+        }
+    }
+}
+
+fn serve_http(
+    listener: tokio::net::TcpListener,
+    front: Arc<Front>,
+    stop: oneshot::Receiver<()>,
+) -> JoinHandle<io::Result<()>> {
+    let listener = listener.tap_io(|stream| {
+        // Without it an answer may wait for the acknowledgement of the one before; only slower.
+        let _ = stream.set_nodelay(true);
+    });
+    let server = axum::serve(listener, http::router(front)).with_graceful_shutdown(async {
+        // A dropped sender means the same.
+        let _ = stop.await;
+    });
+    tokio::spawn(async move { server.await })
+}
+
+/// What the loop's thread needs besides the node.
+struct Parts {
+    inbox: Receiver<Message>,
+    outbox: ProcessOutbox,
+    view: View,
+}
+
+fn start_loop(
+    configuration: Configuration,
+    data: &Path,
+    write_behind: bool,
+    parts: Parts,
+) -> Result<oneshot::Receiver<()>, ServerError> {
+    let disk = DirectoryDisk::open(data)?;
+    if write_behind {
+        let disk = WriteBehindDisk::new(disk).map_err(|source| ServerError::Unreadable {
+            path: data.into(),
+            source,
+        })?;
+        start_thread(configuration, data, disk, parts)
+    } else {
+        start_thread(configuration, data, disk, parts)
+    }
+}
+
+fn start_thread<D: Disk + Send + 'static>(
+    configuration: Configuration,
+    data: &Path,
+    disk: D,
+    parts: Parts,
+) -> Result<oneshot::Receiver<()>, ServerError> {
+    let Parts {
+        inbox,
+        mut outbox,
+        view,
+    } = parts;
+    let node = configuration.id;
+    let clock = SkewedClock::new(monotonic_ns());
+    let now_ns = clock.now_ns(monotonic_ns());
+    let started = NodeLoop::start(
+        configuration,
+        disk,
+        StorageOptions::default(),
+        now_ns,
+        &mut outbox,
+    );
+    if let Err(StartError::Open(error)) = &started {
+        let event = TraceEvent::RefusedToStart {
+            reason: error.to_string(),
+        };
+        outbox.trace(Traced {
+            epoch: Epoch(0),
+            event,
+        });
+    }
+    outbox.finish()?;
+    let started = started.map_err(|source| ServerError::Data {
+        path: data.into(),
+        source: Box::new(source),
+    })?;
+    let driver = Driver::new(started, clock, inbox, outbox, view);
+    let (stopped, when_stopped) = oneshot::channel();
+    thread::Builder::new()
+        .name(node.to_string())
+        .spawn(move || match driver.run() {
+            // Fails only when the process is ending anyway.
+            Ok(()) => drop(stopped.send(())),
+            Err(error) => stop_at_once(node, error),
+        })?;
+    Ok(when_stopped)
+}

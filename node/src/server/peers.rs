@@ -1,0 +1,182 @@
+//! Owns the sending side between replicas: one POST per request, and exactly one outcome for each.
+//! Never retries, orders or interprets anything; one peer's silence costs the others nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::batch::MAX_BATCH_BYTES;
+use crate::ids::NodeId;
+use crate::message::{Request, Response};
+use crate::node_loop::Arrival;
+use crate::raft::{Correlation, PeerAnswer};
+
+use super::driver::{Mailbox, Message};
+use super::wire::{self, RequestKind};
+
+/// Largest response that is read: one oversized batch on top of an ordinary answer, in bytes.
+const MAX_RESPONSE_BYTES: usize = MAX_BATCH_BYTES + 4 * 1024 * 1024;
+
+/// The other voters, as this node reaches them.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    runtime: Handle,
+    mailbox: Mailbox,
+    links: BTreeMap<NodeId, Arc<Link>>,
+    request_timeout: Duration,
+}
+
+impl Peers {
+    /// # Errors
+    /// When no HTTP client can be set up.
+    pub(crate) fn new(
+        runtime: Handle,
+        mailbox: Mailbox,
+        urls: &BTreeMap<NodeId, String>,
+        request_timeout: Duration,
+    ) -> Result<Self, reqwest::Error> {
+        let links = urls
+            .iter()
+            .map(|(peer, url)| Ok((*peer, Arc::new(Link::new(url.clone())?))))
+            .collect::<Result<_, reqwest::Error>>()?;
+        Ok(Self {
+            runtime,
+            mailbox,
+            links,
+            request_timeout,
+        })
+    }
+
+    /// Sends a request; its outcome arrives in the mailbox. Callable from any thread.
+    pub(crate) fn send(&self, peer: NodeId, correlation: Correlation, request: Request) {
+        let mailbox = self.mailbox.clone();
+        let deliver = move |answer| {
+            // A node that has stopped needs no answers.
+            let _ = mailbox.send(Message::Arrival(Arrival::PeerAnswer {
+                peer,
+                correlation,
+                answer,
+            }));
+        };
+        let Some(link) = self.links.get(&peer).map(Arc::clone) else {
+            return deliver(PeerAnswer::Failed);
+        };
+        let timeout = match &request {
+            Request::Fetch(fetch) => self
+                .request_timeout
+                .saturating_add(Duration::from_millis(fetch.max_wait_ms)),
+            _ => self.request_timeout,
+        };
+        self.runtime.spawn(async move {
+            let answer = match link.ask(request, timeout).await {
+                Ok(response) => PeerAnswer::Response(response),
+                Err(reason) => {
+                    tracing::debug!(%peer, reason, "no answer");
+                    PeerAnswer::Failed
+                }
+            };
+            deliver(answer);
+        });
+    }
+}
+
+/// The way to one peer.
+#[derive(Debug)]
+struct Link {
+    url: String,
+    client: Mutex<Connections>,
+}
+
+/// A client with its pool of connections, and how many pools came before it.
+#[derive(Debug, Clone)]
+struct Connections {
+    generation: u64,
+    client: reqwest::Client,
+}
+
+impl Link {
+    fn new(url: String) -> Result<Self, reqwest::Error> {
+        let client = Mutex::new(Connections {
+            generation: 0,
+            client: client()?,
+        });
+        Ok(Self { url, client })
+    }
+
+    async fn ask(&self, request: Request, timeout: Duration) -> Result<Response, String> {
+        let connections = self.connections();
+        let kind = RequestKind::of(&request);
+        let exchange = self.exchange(&connections.client, kind, wire::encode_request(&request));
+        let outcome = match tokio::time::timeout(timeout, exchange).await {
+            Ok(Ok(body)) => wire::decode_response(kind, &body).map_err(|error| error.to_string()),
+            Ok(Err(reason)) => Err(reason),
+            Err(_) => Err("timed out".into()),
+        };
+        if outcome.is_err() {
+            self.forget(connections.generation);
+        }
+        outcome
+    }
+
+    async fn exchange(
+        &self,
+        client: &reqwest::Client,
+        kind: RequestKind,
+        body: Vec<u8>,
+    ) -> Result<Vec<u8>, String> {
+        let mut response = client
+            .post(format!("{}{}", self.url, kind.path()))
+            .header(reqwest::header::CONTENT_TYPE, wire::JSON)
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| error.to_string())?;
+        if !response.status().is_success() {
+            return Err(format!("status {}", response.status()));
+        }
+        let mut bytes = Vec::with_capacity(
+            response
+                .content_length()
+                .unwrap_or(0)
+                .min(MAX_RESPONSE_BYTES as u64) as usize,
+        );
+        while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
+            if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
+                return Err(format!("more than {MAX_RESPONSE_BYTES} bytes"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    fn connections(&self) -> Connections {
+        self.client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Drops all idle connections: after one failed, the others may hang in the same dead path.
+    /// Requests that are under way finish on the connections they have.
+    fn forget(&self, generation: u64) {
+        let mut connections = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if connections.generation == generation
+            && let Ok(client) = client()
+        {
+            *connections = Connections {
+                generation: generation + 1,
+                client,
+            };
+        }
+    }
+}
+
+fn client() -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder()
+        .no_proxy()
+        .tcp_nodelay(true)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+}

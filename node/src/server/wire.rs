@@ -1,0 +1,329 @@
+//! Owns how requests and responses of replicas become bytes and back.
+//! Never sends anything; damaged bytes are an answer like any other, never a panic.
+//!
+//! Everything is JSON, except that the records of a fetch response follow its JSON part as the bytes
+//! they are stored as: `length u32 (big-endian) | JSON of that length | batch | batch | ...`.
+
+use serde::de::DeserializeOwned;
+
+use crate::batch::Batch;
+use crate::message::{FetchResponse, Request, Response};
+
+/// Media type of JSON bodies.
+pub const JSON: &str = "application/json";
+/// Media type of fetch responses.
+pub const OCTETS: &str = "application/octet-stream";
+
+/// Kinds of request, each with its own path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Vote and pre-vote.
+    Vote,
+    /// A leader announces itself.
+    BeginQuorumEpoch,
+    /// A leader resigns.
+    EndQuorumEpoch,
+    /// A replica asks for records.
+    Fetch,
+}
+
+impl RequestKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [
+        Self::Vote,
+        Self::BeginQuorumEpoch,
+        Self::EndQuorumEpoch,
+        Self::Fetch,
+    ];
+
+    /// The kind of a request.
+    pub fn of(request: &Request) -> Self {
+        match request {
+            Request::Vote(_) => Self::Vote,
+            Request::BeginQuorumEpoch(_) => Self::BeginQuorumEpoch,
+            Request::EndQuorumEpoch(_) => Self::EndQuorumEpoch,
+            Request::Fetch(_) => Self::Fetch,
+        }
+    }
+
+    /// Where it is posted to.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Vote => "/raft/vote",
+            Self::BeginQuorumEpoch => "/raft/begin-quorum-epoch",
+            Self::EndQuorumEpoch => "/raft/end-quorum-epoch",
+            Self::Fetch => "/raft/fetch",
+        }
+    }
+}
+
+/// Why bytes are not a request or response.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The JSON part is malformed, or has fields missing or of the wrong type.
+    #[error("the message is not understood: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A fetch response ends before its JSON part does.
+    #[error("the fetch response is cut off after {0} bytes")]
+    CutOff(usize),
+}
+
+/// The body of a request.
+pub fn encode_request(request: &Request) -> Vec<u8> {
+    match request {
+        Request::Vote(request) => json(request),
+        Request::BeginQuorumEpoch(request) => json(request),
+        Request::EndQuorumEpoch(request) => json(request),
+        Request::Fetch(request) => json(request),
+    }
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// When it is not a request of that kind.
+pub fn decode_request(kind: RequestKind, body: &[u8]) -> Result<Request, WireError> {
+    Ok(match kind {
+        RequestKind::Vote => Request::Vote(parsed(body)?),
+        RequestKind::BeginQuorumEpoch => Request::BeginQuorumEpoch(parsed(body)?),
+        RequestKind::EndQuorumEpoch => Request::EndQuorumEpoch(parsed(body)?),
+        RequestKind::Fetch => Request::Fetch(parsed(body)?),
+    })
+}
+
+/// The body of a response, with its media type.
+pub fn encode_response(response: &Response) -> (&'static str, Vec<u8>) {
+    match response {
+        Response::Vote(response) => (JSON, json(response)),
+        Response::BeginQuorumEpoch(response) | Response::EndQuorumEpoch(response) => {
+            (JSON, json(response))
+        }
+        Response::Fetch(response) => (OCTETS, encode_fetch(response)),
+    }
+}
+
+/// Reads the body of a response. A fetch response keeps the batches before the first damaged or
+/// incomplete one: they can be appended, and the next fetch asks for the rest again.
+///
+/// # Errors
+/// When it is not a response to a request of that kind.
+pub fn decode_response(kind: RequestKind, body: &[u8]) -> Result<Response, WireError> {
+    Ok(match kind {
+        RequestKind::Vote => Response::Vote(parsed(body)?),
+        RequestKind::BeginQuorumEpoch => Response::BeginQuorumEpoch(parsed(body)?),
+        RequestKind::EndQuorumEpoch => Response::EndQuorumEpoch(parsed(body)?),
+        RequestKind::Fetch => Response::Fetch(decode_fetch(body)?),
+    })
+}
+
+fn encode_fetch(response: &FetchResponse) -> Vec<u8> {
+    let head = json(response);
+    let batch_bytes: usize = response
+        .batches
+        .iter()
+        .map(|batch| batch.bytes().len())
+        .sum();
+    let mut body = Vec::with_capacity(4 + head.len() + batch_bytes);
+    body.extend_from_slice(&(head.len() as u32).to_be_bytes());
+    body.extend_from_slice(&head);
+    for batch in &response.batches {
+        body.extend_from_slice(batch.bytes());
+    }
+    body
+}
+
+fn decode_fetch(body: &[u8]) -> Result<FetchResponse, WireError> {
+    let cut_off = || WireError::CutOff(body.len());
+    let (length, rest) = body.split_first_chunk::<4>().ok_or_else(cut_off)?;
+    let (head, mut rest) = rest
+        .split_at_checked(u32::from_be_bytes(*length) as usize)
+        .ok_or_else(cut_off)?;
+    let mut response: FetchResponse = parsed(head)?;
+    while let Ok(batch) = Batch::parse(rest) {
+        rest = &rest[batch.bytes().len()..];
+        response.batches.push(batch);
+    }
+    Ok(response)
+}
+
+fn json(message: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("messages are structs of numbers, strings and lists")
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    Ok(serde_json::from_slice(bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Epoch, NodeId, Offset};
+    use crate::message::{
+        BeginQuorumEpochRequest, DivergingEpoch, EndQuorumEpochRequest, ErrorCode, FetchRequest,
+        QuorumEpochResponse, VoteRequest, VoteResponse,
+    };
+
+    fn requests() -> Vec<Request> {
+        let cluster_id = "a \"quoted\" cluster".to_string();
+        vec![
+            Request::Vote(VoteRequest {
+                cluster_id: cluster_id.clone(),
+                voter_id: NodeId(1),
+                replica_id: NodeId(2),
+                replica_epoch: Epoch(3),
+                last_epoch: Epoch(2),
+                last_offset: Offset(i64::MAX),
+                pre_vote: true,
+            }),
+            Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
+                cluster_id: cluster_id.clone(),
+                voter_id: NodeId(1),
+                leader_id: NodeId(2),
+                leader_epoch: Epoch(3),
+            }),
+            Request::EndQuorumEpoch(EndQuorumEpochRequest {
+                cluster_id: cluster_id.clone(),
+                leader_id: NodeId(2),
+                leader_epoch: Epoch(3),
+                preferred_successors: vec![NodeId(3), NodeId(1)],
+            }),
+            Request::Fetch(FetchRequest {
+                cluster_id,
+                replica_id: NodeId(2),
+                current_leader_epoch: Epoch(3),
+                fetch_offset: Offset(7),
+                last_fetched_epoch: Epoch(2),
+                high_watermark: None,
+                max_wait_ms: 500,
+                max_bytes: 1 << 20,
+                read_round: u64::MAX,
+            }),
+        ]
+    }
+
+    fn fetch_response(batches: Vec<Batch>) -> Response {
+        Response::Fetch(FetchResponse {
+            error: ErrorCode::None,
+            leader_id: Some(NodeId(1)),
+            leader_epoch: Epoch(3),
+            high_watermark: Some(Offset(5)),
+            log_start_offset: Offset(0),
+            diverging_epoch: Some(DivergingEpoch {
+                epoch: Epoch(2),
+                end_offset: Offset(4),
+            }),
+            read_round: 9,
+            batches,
+        })
+    }
+
+    fn batches() -> Vec<Batch> {
+        [(5, &b"one"[..]), (6, b""), (7, b"a longer record")]
+            .into_iter()
+            .map(|(offset, record)| Batch::build(Offset(offset), Epoch(3), 1, false, &[record]))
+            .collect()
+    }
+
+    fn batches_of(response: Response) -> Vec<Batch> {
+        let Response::Fetch(response) = response else {
+            panic!("not a fetch: {response:?}")
+        };
+        response.batches
+    }
+
+    #[test]
+    fn every_request_reads_back_and_only_as_its_kind() {
+        for request in requests() {
+            let kind = RequestKind::of(&request);
+            let body = encode_request(&request);
+            assert_eq!(decode_request(kind, &body).unwrap(), request);
+            for other in RequestKind::ALL.into_iter().filter(|other| *other != kind) {
+                // A vote request has none of the fields that the others need, and so on.
+                assert!(
+                    decode_request(other, &body).is_err(),
+                    "{kind:?} read as {other:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_response_reads_back() {
+        let epoch_response = QuorumEpochResponse {
+            error: ErrorCode::FencedLeaderEpoch,
+            leader_id: None,
+            leader_epoch: Epoch(3),
+        };
+        let vote_response = VoteResponse {
+            error: ErrorCode::None,
+            leader_id: None,
+            leader_epoch: Epoch(3),
+            vote_granted: true,
+        };
+        for (kind, response) in [
+            (RequestKind::Vote, Response::Vote(vote_response)),
+            (
+                RequestKind::BeginQuorumEpoch,
+                Response::BeginQuorumEpoch(epoch_response.clone()),
+            ),
+            (
+                RequestKind::EndQuorumEpoch,
+                Response::EndQuorumEpoch(epoch_response),
+            ),
+            (RequestKind::Fetch, fetch_response(Vec::new())),
+            (RequestKind::Fetch, fetch_response(batches())),
+        ] {
+            let (_, body) = encode_response(&response);
+            assert_eq!(decode_response(kind, &body).unwrap(), response);
+        }
+    }
+
+    #[test]
+    fn batches_before_a_damaged_one_are_delivered() {
+        let sent = batches();
+        let (_, body) = encode_response(&fetch_response(sent.clone()));
+        let tail_bytes: usize = sent.iter().map(|batch| batch.bytes().len()).sum();
+        let mut start = body.len() - tail_bytes;
+        for (intact, batch) in sent.iter().enumerate() {
+            let end = start + batch.bytes().len();
+            for at in start..end {
+                let mut damaged = body.clone();
+                damaged[at] ^= 0x10;
+                let got = batches_of(decode_response(RequestKind::Fetch, &damaged).unwrap());
+                assert_eq!(got, sent[..intact], "byte {at} damaged");
+            }
+            start = end;
+        }
+    }
+
+    #[test]
+    fn a_response_cut_off_anywhere_gives_whole_batches_or_an_error() {
+        let sent = batches();
+        let (_, body) = encode_response(&fetch_response(sent.clone()));
+        let head_bytes = 4 + u32::from_be_bytes([body[0], body[1], body[2], body[3]]) as usize;
+        for length in 0..body.len() {
+            match decode_response(RequestKind::Fetch, &body[..length]) {
+                Err(_) => assert!(length < head_bytes, "{length} bytes"),
+                Ok(response) => {
+                    assert!(length >= head_bytes, "{length} bytes");
+                    let got = batches_of(response);
+                    assert!(
+                        got.len() < sent.len() && sent.starts_with(&got),
+                        "{length} bytes"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let huge = [0xff_u8; 64];
+        for kind in RequestKind::ALL {
+            for bytes in [&b""[..], b"{}", b"null", b"{\"error\":7}", &huge] {
+                assert!(decode_request(kind, bytes).is_err());
+                assert!(decode_response(kind, bytes).is_err());
+            }
+        }
+    }
+}

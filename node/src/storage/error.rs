@@ -1,0 +1,175 @@
+//! Owns what can go wrong with storage, in words for the person who has to act on it.
+//! Never decides whether to go on; it only says whether that would be safe.
+
+use std::io;
+
+use crate::ids::Offset;
+use crate::storage::meta::Identity;
+
+/// A running storage could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// A change of the disk failed.
+    #[error(
+        "cannot {action} {file}: {source}. What is on the disk is unknown now; this node has to stop. \
+         It recovers at its next start, once the disk works and has space"
+    )]
+    Write {
+        /// What was tried.
+        action: &'static str,
+        /// On which file; empty for the directory.
+        file: String,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// Reading failed.
+    #[error("cannot read {file} at byte {position_bytes}: {source}")]
+    Read {
+        /// From which file.
+        file: String,
+        /// From where.
+        position_bytes: u64,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// A batch that was sound before is not any more.
+    #[error(
+        "{file} at byte {position_bytes}: expected the batch with base offset {base_offset}, but \
+         {found}. The disk damaged it after it was written; stop this node and replace its disk"
+    )]
+    Damaged {
+        /// In which file.
+        file: String,
+        /// Where.
+        position_bytes: u64,
+        /// What should be there.
+        base_offset: Offset,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// The log does not reach back that far.
+    #[error("offset {from} is before the start of the log, {log_start}")]
+    BelowLogStart {
+        /// What was asked for.
+        from: Offset,
+        /// What there is.
+        log_start: Offset,
+    },
+    /// An earlier change failed.
+    #[error("an earlier change of the disk failed, so nothing more is written; stop this node")]
+    Stopped,
+}
+
+impl StorageError {
+    /// Whether going on would be unsafe. A failed sync in particular must never be tried again: the
+    /// kernel may have dropped the bytes and then report success.
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Self::Write { .. } | Self::Damaged { .. } | Self::Stopped => true,
+            Self::Read { .. } | Self::BelowLogStart { .. } => false,
+        }
+    }
+}
+
+/// Names a failed change of `file`.
+pub(crate) fn write_error(
+    action: &'static str,
+    file: &str,
+) -> impl FnOnce(io::Error) -> StorageError {
+    let file = file.to_owned();
+    move |source| StorageError::Write {
+        action,
+        file,
+        source,
+    }
+}
+
+/// A data directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The disk failed.
+    #[error("cannot {action} {file}: {source}")]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        file: String,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// A repair or the initialisation could not be made durable.
+    #[error(transparent)]
+    Repair(#[from] StorageError),
+    /// The directory is that of another replica.
+    #[error(
+        "this data directory belongs to {found}, but {expected} was started on it. Nothing was \
+         changed. Start this node with its own data directory, or with the right ids"
+    )]
+    Foreign {
+        /// Whose it is.
+        found: Identity,
+        /// Who was started.
+        expected: Identity,
+    },
+    /// The cluster id cannot be stored.
+    #[error(
+        "cluster id {cluster_id:?} is empty, starts or ends with a space, or has a control character; \
+         choose another"
+    )]
+    ClusterId {
+        /// The id that was given.
+        cluster_id: String,
+    },
+    /// A file was written by a version that is not known.
+    #[error(
+        "{file} has {field} {found}, this version knows only {known}. Nothing was changed. Start the \
+         version that wrote it"
+    )]
+    Version {
+        /// Which file.
+        file: &'static str,
+        /// Which field of it.
+        field: &'static str,
+        /// What it says.
+        found: String,
+        /// What would be accepted.
+        known: u32,
+    },
+    /// A file that has to be there is not.
+    #[error(
+        "{file} is missing: {reason}. Nothing was changed. Restore the data directory from a copy, or \
+         replace this replica by a new one with another node id"
+    )]
+    Missing {
+        /// Which file.
+        file: String,
+        /// Why it has to be there.
+        reason: String,
+    },
+    /// A file holds what no crash leaves behind.
+    #[error(
+        "{file} at byte {position_bytes}: expected {expected}, found {found}. No crash explains that, \
+         so the disk is suspect. Nothing was changed. Restore the data directory from a copy, or \
+         replace this replica by a new one with another node id"
+    )]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// Where it stops making sense.
+        position_bytes: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there, and how that is known to be damage.
+        found: String,
+    },
+}
+
+/// Names a failed read while opening.
+pub(crate) fn read_error(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> OpenError {
+    let file = file.to_owned();
+    move |source| OpenError::Disk {
+        action,
+        file,
+        source,
+    }
+}

@@ -1,0 +1,309 @@
+//! Owns the log in use: appending, syncing, cutting, rolling and reading.
+//! Never repairs anything; that is recovery's, before the log is in use.
+
+use crate::batch::Batch;
+use crate::ids::{Epoch, Offset};
+use crate::raft::EpochStart;
+use crate::storage::StorageOptions;
+use crate::storage::cache::BatchCache;
+use crate::storage::disk::Disk;
+use crate::storage::error::{StorageError, write_error};
+use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
+use crate::storage::segment::{BatchEntry, Link, Segment};
+
+/// The log. Only its last segment is written to; all before it are durable and closed.
+#[derive(Debug)]
+pub(crate) struct Log {
+    options: StorageOptions,
+    /// Ascending and contiguous, never empty.
+    segments: Vec<Segment>,
+    cache: BatchCache,
+    link: Link,
+    scratch: Vec<u8>,
+}
+
+impl Log {
+    /// The log that consists of these segments.
+    pub(crate) fn new(options: StorageOptions, segments: Vec<Segment>) -> Self {
+        let mut log = Self {
+            options,
+            segments,
+            cache: BatchCache::new(options.cache_bytes),
+            link: Link::default(),
+            scratch: Vec::new(),
+        };
+        log.link = log.last_link();
+        log
+    }
+
+    pub(crate) fn log_start(&self) -> Offset {
+        self.segments[0].base_offset
+    }
+
+    pub(crate) fn log_end(&self) -> Offset {
+        self.link.log_end
+    }
+
+    /// Epochs of the log, from the batches themselves.
+    pub(crate) fn epochs(&self) -> Vec<EpochStart> {
+        let mut epochs: Vec<EpochStart> = Vec::new();
+        for entry in self.segments.iter().flat_map(|segment| &segment.entries) {
+            if epochs.last().is_none_or(|last| last.epoch != entry.epoch) {
+                epochs.push(EpochStart {
+                    epoch: entry.epoch,
+                    start_offset: entry.base_offset,
+                });
+            }
+        }
+        epochs
+    }
+
+    pub(crate) fn append<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        batch: &Batch,
+    ) -> Result<(), StorageError> {
+        assert_eq!(
+            batch.base_offset(),
+            self.link.log_end,
+            "a batch is appended at the log end offset"
+        );
+        assert!(
+            batch.epoch() >= self.link.last_epoch,
+            "epoch {} is appended after epoch {}",
+            batch.epoch(),
+            self.link.last_epoch
+        );
+        let item_bytes = (FRAME_BYTES + batch.bytes().len()) as u64;
+        let active = self.active();
+        if !active.entries.is_empty()
+            && active.length_bytes + item_bytes > self.options.segment_bytes
+        {
+            self.roll(disk)?;
+        }
+        let position_bytes = self.active().length_bytes;
+        let kind = FrameKind::Batch {
+            batch_bytes: batch.bytes().len() as u32,
+        };
+        self.write_frame(disk, kind, batch.bytes())?;
+        let entry = BatchEntry::new(batch, position_bytes);
+        self.active_mut().entries.push(entry);
+        self.link = self.link.after(&[entry]);
+        self.cache.push(batch);
+        Ok(())
+    }
+
+    pub(crate) fn sync<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
+        let active = self.active_mut();
+        if active.durable_bytes < active.length_bytes {
+            disk.sync(&active.file)
+                .map_err(write_error("sync", &active.file))?;
+            active.durable_bytes = active.length_bytes;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seal<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
+        self.sync(disk)?;
+        if self.active().sealed || self.link == Link::default() {
+            return Ok(());
+        }
+        self.write_frame(disk, FrameKind::Seal, &[])?;
+        self.active_mut().sealed = true;
+        self.sync(disk)
+    }
+
+    /// Starts a new segment. At every step the disk holds a log that recovery accepts: the new segment
+    /// stays empty until the close frame of the old one is durable, and with it all of the old one.
+    fn roll<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
+        let next = Segment::empty(self.link.log_end);
+        disk.write(&next.file, &[])
+            .map_err(write_error("create", &next.file))?;
+        disk.sync_directory()
+            .map_err(write_error("sync the directory for", &next.file))?;
+        self.write_frame(disk, FrameKind::Close, &[])?;
+        self.sync(disk)?;
+        self.segments.push(next);
+        Ok(())
+    }
+
+    /// Cuts the log. Segments are emptied from the last one backwards, so that a crash in between
+    /// leaves a shorter log and never a gap; the emptied files are removed at the end.
+    pub(crate) fn truncate<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        log_end: Offset,
+    ) -> Result<(), StorageError> {
+        assert!(
+            (self.log_start()..=self.link.log_end).contains(&log_end),
+            "cannot cut a log of {}..{} to {log_end}",
+            self.log_start(),
+            self.link.log_end
+        );
+        if log_end == self.link.log_end {
+            return Ok(());
+        }
+        let target = self.segment_of(log_end);
+        let kept_count = self.segments[target]
+            .entries
+            .partition_point(|entry| entry.end_offset <= log_end);
+        let length_bytes = match kept_count.checked_sub(1) {
+            Some(last) => self.segments[target].entries[last].end_bytes(),
+            None => 0,
+        };
+        let kept_end = match kept_count.checked_sub(1) {
+            Some(last) => self.segments[target].entries[last].end_offset,
+            None => self.segments[target].base_offset,
+        };
+        assert_eq!(kept_end, log_end, "the log is cut between two batches only");
+
+        for at in (target..self.segments.len()).rev() {
+            let kept_bytes = if at == target { length_bytes } else { 0 };
+            let segment = &self.segments[at];
+            disk.truncate(&segment.file, kept_bytes)
+                .map_err(write_error("cut", &segment.file))?;
+            disk.sync(&segment.file)
+                .map_err(write_error("sync", &segment.file))?;
+        }
+        if target + 1 < self.segments.len() {
+            for segment in self.segments.drain(target + 1..).rev() {
+                disk.remove(&segment.file)
+                    .map_err(write_error("remove", &segment.file))?;
+            }
+            disk.sync_directory()
+                .map_err(write_error("sync the directory for", "removed segments"))?;
+        }
+        let segment = self.active_mut();
+        segment.entries.truncate(kept_count);
+        segment.length_bytes = length_bytes;
+        segment.durable_bytes = length_bytes;
+        segment.sealed = false;
+        self.cache.truncate(log_end);
+        self.link = self.last_link();
+        Ok(())
+    }
+
+    pub(crate) fn read<D: Disk>(
+        &self,
+        disk: &D,
+        from: Offset,
+        max_bytes: u64,
+    ) -> Result<Vec<Batch>, StorageError> {
+        if from < self.log_start() {
+            return Err(StorageError::BelowLogStart {
+                from,
+                log_start: self.log_start(),
+            });
+        }
+        let mut batches = Vec::new();
+        let mut read_bytes = 0;
+        for segment in &self.segments[self.segment_of(from)..] {
+            let first = segment
+                .entries
+                .partition_point(|entry| entry.end_offset <= from);
+            for entry in &segment.entries[first..] {
+                read_bytes += u64::from(entry.batch_bytes);
+                if read_bytes > max_bytes && !batches.is_empty() {
+                    return Ok(batches);
+                }
+                batches.push(match self.cache.get(entry.base_offset) {
+                    Some(batch) => batch.clone(),
+                    None => read_batch(disk, segment, entry)?,
+                });
+            }
+        }
+        Ok(batches)
+    }
+
+    fn write_frame<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        kind: FrameKind,
+        content: &[u8],
+    ) -> Result<(), StorageError> {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        let previous_crc = self.link.last_crc;
+        let active = self.active_mut();
+        Frame {
+            kind,
+            position_bytes: active.length_bytes,
+            durable_bytes: active.durable_bytes,
+            previous_crc,
+        }
+        .encode(&mut bytes);
+        bytes.extend_from_slice(content);
+        disk.append(&active.file, &bytes)
+            .map_err(write_error("append to", &active.file))?;
+        active.length_bytes += bytes.len() as u64;
+        active.sealed = false;
+        self.scratch = bytes;
+        Ok(())
+    }
+
+    fn active(&self) -> &Segment {
+        self.segments
+            .last()
+            .expect("a log has at least one segment")
+    }
+
+    fn active_mut(&mut self) -> &mut Segment {
+        self.segments
+            .last_mut()
+            .expect("a log has at least one segment")
+    }
+
+    /// Index of the last segment that starts at or before `offset`.
+    fn segment_of(&self, offset: Offset) -> usize {
+        self.segments
+            .partition_point(|segment| segment.base_offset <= offset)
+            .saturating_sub(1)
+    }
+
+    fn last_link(&self) -> Link {
+        let last_with_batches = self
+            .segments
+            .iter()
+            .rfind(|segment| !segment.entries.is_empty());
+        let start = Link {
+            log_end: self.log_start(),
+            last_epoch: Epoch::default(),
+            last_crc: 0,
+        };
+        last_with_batches.map_or(start, |segment| start.after(&segment.entries))
+    }
+}
+
+fn read_batch<D: Disk>(
+    disk: &D,
+    segment: &Segment,
+    entry: &BatchEntry,
+) -> Result<Batch, StorageError> {
+    let bytes = disk
+        .read(
+            &segment.file,
+            entry.position_bytes,
+            entry.batch_bytes as usize,
+        )
+        .map_err(|source| StorageError::Read {
+            file: segment.file.clone(),
+            position_bytes: entry.position_bytes,
+            source,
+        })?;
+    let damaged = |found: String| StorageError::Damaged {
+        file: segment.file.clone(),
+        position_bytes: entry.position_bytes,
+        base_offset: entry.base_offset,
+        found,
+    };
+    let batch = Batch::parse(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if batch.crc() != entry.crc || batch.base_offset() != entry.base_offset {
+        return Err(damaged(format!(
+            "another one is there, with base offset {} and checksum {:08x} instead of {:08x}",
+            batch.base_offset(),
+            batch.crc(),
+            entry.crc
+        )));
+    }
+    Ok(batch)
+}

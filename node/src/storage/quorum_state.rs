@@ -1,0 +1,170 @@
+//! Owns the quorum-state file: epoch, leader and vote, replaced as one.
+//! Never decides what is in it.
+//!
+//! One JSON line in the shape of Kafka's file (data version 1, -1 for "none"), plus a checksum over
+//! the line without it: the vote is not replicated, so nobody else could tell that it rotted.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, NodeId};
+use crate::raft::QuorumState;
+use crate::storage::disk::{Disk, read_whole};
+use crate::storage::error::{OpenError, StorageError, read_error, write_error};
+
+/// Name of the file.
+pub const FILE: &str = "quorum-state";
+/// What a file is called until it is complete.
+pub const TEMPORARY_FILE: &str = "quorum-state.tmp";
+
+const DATA_VERSION: u32 = 1;
+const NONE: i32 = -1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    leader_id: i32,
+    leader_epoch: i32,
+    voted_id: i32,
+    #[serde(rename = "data_version")]
+    data_version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
+}
+
+/// Replaces the file. Durable on return.
+pub(crate) fn write<D: Disk>(disk: &mut D, state: QuorumState) -> Result<(), StorageError> {
+    replace(disk, FILE, TEMPORARY_FILE, encode(state).as_bytes())
+}
+
+/// Replaces `file` such that after a crash either the old or the new content is there, never a mix.
+pub(crate) fn replace<D: Disk>(
+    disk: &mut D,
+    file: &str,
+    temporary_file: &str,
+    bytes: &[u8],
+) -> Result<(), StorageError> {
+    disk.write(temporary_file, bytes)
+        .map_err(write_error("write", temporary_file))?;
+    disk.sync(temporary_file)
+        .map_err(write_error("sync", temporary_file))?;
+    disk.rename(temporary_file, file)
+        .map_err(write_error("replace", file))?;
+    disk.sync_directory()
+        .map_err(write_error("sync the directory for", file))
+}
+
+/// Reads the file; `None` where there is none.
+pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<QuorumState>, OpenError> {
+    let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
+    bytes.map(|bytes| decode(&bytes)).transpose()
+}
+
+fn encode(state: QuorumState) -> String {
+    let id = |node: Option<NodeId>| node.map_or(NONE, |node| node.0);
+    let mut line = Line {
+        leader_id: id(state.leader),
+        leader_epoch: state.epoch.0,
+        voted_id: id(state.voted_for),
+        data_version: DATA_VERSION,
+        checksum: None,
+    };
+    let json = |line: &Line| {
+        serde_json::to_string(line).expect("a struct of numbers and strings has a JSON form")
+    };
+    line.checksum = Some(format!("{:08x}", crc32c::crc32c(json(&line).as_bytes())));
+    json(&line) + "\n"
+}
+
+fn decode(bytes: &[u8]) -> Result<QuorumState, OpenError> {
+    let damaged = |found: String| OpenError::Damaged {
+        file: FILE.to_owned(),
+        position_bytes: 0,
+        expected: "one line of JSON with a matching checksum".to_owned(),
+        found,
+    };
+    let value: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+    let version = &value["data_version"];
+    if version.is_u64() && version.as_u64() != Some(u64::from(DATA_VERSION)) {
+        return Err(OpenError::Version {
+            file: FILE,
+            field: "data_version",
+            found: version.to_string(),
+            known: DATA_VERSION,
+        });
+    }
+    let line: Line = serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
+    let node = |id: i32| (id != NONE).then_some(NodeId(id));
+    let state = QuorumState {
+        epoch: Epoch(line.leader_epoch),
+        leader: node(line.leader_id),
+        voted_for: node(line.voted_id),
+    };
+    let numbers_are_valid =
+        line.leader_epoch >= 0 && line.leader_id >= NONE && line.voted_id >= NONE;
+    // There is one way to write a state, so every other text was not written here.
+    if !numbers_are_valid || encode(state).as_bytes() != bytes {
+        let text = String::from_utf8_lossy(bytes);
+        return Err(damaged(format!(
+            "{:?}, which fails the checksum",
+            text.trim_end()
+        )));
+    }
+    Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [QuorumState; 2] = [
+        QuorumState {
+            epoch: Epoch(0),
+            leader: None,
+            voted_for: None,
+        },
+        QuorumState {
+            epoch: Epoch(7),
+            leader: Some(NodeId(0)),
+            voted_for: Some(NodeId(3)),
+        },
+    ];
+
+    #[test]
+    fn the_file_has_kafkas_shape() {
+        let line = encode(STATES[0]);
+        assert!(
+            line.starts_with(r#"{"leaderId":-1,"leaderEpoch":0,"votedId":-1,"data_version":1,"#),
+            "{line}"
+        );
+        assert!(line.ends_with("\"}\n"), "{line}");
+    }
+
+    #[test]
+    fn states_come_back() {
+        for state in STATES {
+            assert_eq!(decode(encode(state).as_bytes()).unwrap(), state);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_refused() {
+        let bytes = encode(STATES[1]).into_bytes();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
+        }
+        for length in 0..bytes.len() {
+            assert!(decode(&bytes[..length]).is_err(), "length {length}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_is_named() {
+        let line = encode(STATES[1]).replace("\"data_version\":1", "\"data_version\":2");
+        let refused = decode(line.as_bytes()).unwrap_err();
+        assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
+        assert!(refused.to_string().contains("data_version 2"), "{refused}");
+    }
+}

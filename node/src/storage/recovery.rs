@@ -1,0 +1,246 @@
+//! Owns the way from what a crash left on the disk to a log that can be used.
+//! Never changes anything before all of the directory is understood and found explainable.
+//!
+//! What a crash explains, and what is therefore repaired:
+//! * Bad bytes at the end of the last segment that has any: the last write was torn. Sectors are
+//!   written in any order, so sound batches of the same write may follow; they go as well, since
+//!   none of it was reported durable. Batches of a *later* write say so (see [`frame`]), and then it
+//!   is damage.
+//! * Empty segments at the end: a roll or a truncation did not get to its end.
+//! * Temporary files.
+//!
+//! Everything else is damage and refused: cutting the log there could undo what was promised.
+//!
+//! Limits. Damage to the very last write, the one that no later frame witnesses, looks like a torn
+//! write; [`Storage::seal`](crate::storage::Storage::seal) closes that gap when a node is idle. A file
+//! that lost whole batches at its end, and a directory that was replaced by an old copy of itself,
+//! look like a log that never got further.
+//!
+//! [`frame`]: crate::storage::frame
+
+use crate::ids::Offset;
+use crate::raft::QuorumState;
+use crate::storage::disk::{Disk, read_whole};
+use crate::storage::error::{OpenError, read_error, write_error};
+use crate::storage::meta::{self, Identity};
+use crate::storage::quorum_state;
+use crate::storage::segment::{Damage, Ending, Link, Scan, Segment, base_offset, file_name, scan};
+
+/// What was found, all of it durable.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) quorum_state: Option<QuorumState>,
+    /// Never empty; the last one is to be written to.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) truncated_bytes: u64,
+}
+
+/// Opens the directory of `identity`, or initialises it, and repairs it.
+pub(crate) fn recover<D: Disk>(disk: &mut D, identity: &Identity) -> Result<Found, OpenError> {
+    identity.check()?;
+    match meta::read(disk)? {
+        Some(found) if found != *identity => {
+            return Err(OpenError::Foreign {
+                found,
+                expected: identity.clone(),
+            });
+        }
+        Some(_) => {}
+        None => initialise(disk, identity)?,
+    }
+    let names = disk.list().map_err(read_error("list", "the directory"))?;
+    let quorum_state = quorum_state::read(disk)?;
+    let mut plan = inspect_log(disk, &names)?;
+    plan.remove
+        .extend(names.into_iter().filter(|name| name.ends_with(".tmp")));
+    plan.apply(disk, quorum_state)
+}
+
+/// Creates the first segment and, once that is durable, `meta.properties`. So wherever the latter is,
+/// a missing segment is a lost one.
+fn initialise<D: Disk>(disk: &mut D, identity: &Identity) -> Result<(), OpenError> {
+    let names = disk.list().map_err(read_error("list", "the directory"))?;
+    for name in &names {
+        let length_bytes = disk.length(name).map_err(read_error("examine", name))?;
+        let has_batches = base_offset(name).is_some() && length_bytes != Some(0);
+        if has_batches || name == quorum_state::FILE {
+            return Err(OpenError::Missing {
+                file: meta::FILE.to_owned(),
+                reason: format!(
+                    "without it nobody knows which replica {name} next to it belongs to"
+                ),
+            });
+        }
+    }
+    let first = file_name(Offset(0));
+    disk.write(&first, &[])
+        .map_err(write_error("create", &first))?;
+    disk.sync(&first).map_err(write_error("sync", &first))?;
+    disk.sync_directory()
+        .map_err(write_error("sync the directory for", &first))?;
+    meta::write(disk, identity)
+}
+
+/// What the log consists of, and what has to be done before it can be used.
+#[derive(Debug, Default)]
+struct Plan {
+    segments: Vec<Segment>,
+    /// File, and how much of it stays.
+    cut: Option<(String, u64)>,
+    truncated_bytes: u64,
+    /// In this order.
+    remove: Vec<String>,
+}
+
+impl Plan {
+    fn apply<D: Disk>(
+        self,
+        disk: &mut D,
+        quorum_state: Option<QuorumState>,
+    ) -> Result<Found, OpenError> {
+        if let Some((file, kept_bytes)) = &self.cut {
+            disk.truncate(file, *kept_bytes)
+                .map_err(write_error("cut the torn tail of", file))?;
+        }
+        // A process that was killed without a power cut leaves bytes that are visible, but were
+        // never synced. Only the last two segments can hold such bytes: a roll ends with a sync.
+        for segment in self.segments.iter().rev().take(2) {
+            disk.sync(&segment.file)
+                .map_err(write_error("sync", &segment.file))?;
+        }
+        for file in &self.remove {
+            disk.remove(file).map_err(write_error("remove", file))?;
+        }
+        disk.sync_directory()
+            .map_err(write_error("sync the directory for", "recovered files"))?;
+        Ok(Found {
+            quorum_state,
+            segments: self.segments,
+            truncated_bytes: self.truncated_bytes,
+        })
+    }
+}
+
+fn inspect_log<D: Disk>(disk: &D, names: &[String]) -> Result<Plan, OpenError> {
+    // Names have a fixed width, so their order is that of the offsets.
+    let bases: Vec<Offset> = names.iter().filter_map(|name| base_offset(name)).collect();
+    if bases.first() != Some(&Offset(0)) {
+        return Err(OpenError::Missing {
+            file: file_name(Offset(0)),
+            reason: "a log starts with offset 0".to_owned(),
+        });
+    }
+    let mut last_with_bytes = 0;
+    for (at, base) in bases.iter().enumerate() {
+        let file = file_name(*base);
+        if disk.length(&file).map_err(read_error("examine", &file))? != Some(0) {
+            last_with_bytes = at;
+        }
+    }
+
+    let mut plan = Plan::default();
+    let mut link = Link::default();
+    for base in &bases[..last_with_bytes] {
+        let (segment, ending) = inspect_segment(disk, *base, link)?;
+        check_closed(&segment, &ending)?;
+        link = link.after(&segment.entries);
+        plan.segments.push(segment);
+    }
+    let (segment, ending) = inspect_segment(disk, bases[last_with_bytes], link)?;
+    link = link.after(&segment.entries);
+    let mut empty = &bases[last_with_bytes + 1..];
+    match ending {
+        Ending::Open { .. } => {}
+        Ending::Torn(_) => {
+            let whole_bytes = disk
+                .length(&segment.file)
+                .map_err(read_error("examine", &segment.file))?;
+            plan.truncated_bytes = whole_bytes.unwrap_or(0) - segment.length_bytes;
+            plan.cut = Some((segment.file.clone(), segment.length_bytes));
+        }
+        Ending::Closed => match empty.split_first() {
+            Some((next, rest)) if *next == link.log_end => empty = rest,
+            _ => {
+                return Err(OpenError::Missing {
+                    file: file_name(link.log_end),
+                    reason: format!(
+                        "the end of {} says that the log goes on there",
+                        segment.file
+                    ),
+                });
+            }
+        },
+    }
+    plan.segments.push(segment);
+    if ending == Ending::Closed {
+        plan.segments.push(Segment::empty(link.log_end));
+    }
+    plan.remove
+        .extend(empty.iter().rev().map(|base| file_name(*base)));
+    Ok(plan)
+}
+
+fn inspect_segment<D: Disk>(
+    disk: &D,
+    base: Offset,
+    link: Link,
+) -> Result<(Segment, Ending), OpenError> {
+    let file = file_name(base);
+    if base != link.log_end {
+        return Err(OpenError::Missing {
+            file: file_name(link.log_end),
+            reason: format!(
+                "the segments before end at offset {}, the next one is {file}",
+                link.log_end
+            ),
+        });
+    }
+    let bytes = read_whole(disk, &file)
+        .map_err(read_error("read", &file))?
+        .unwrap_or_default();
+    let Scan {
+        entries,
+        sound_bytes,
+        ending,
+    } = scan(&bytes, link).map_err(|damage| damaged(&file, damage))?;
+    let segment = Segment {
+        base_offset: base,
+        file,
+        length_bytes: sound_bytes,
+        durable_bytes: sound_bytes,
+        sealed: ending == Ending::Open { sealed: true },
+        entries,
+    };
+    Ok((segment, ending))
+}
+
+/// A segment followed by one with batches was durable to its end before the first of them.
+fn check_closed(segment: &Segment, ending: &Ending) -> Result<(), OpenError> {
+    match ending {
+        Ending::Closed => Ok(()),
+        Ending::Open { .. } => Err(damaged(
+            &segment.file,
+            Damage {
+                position_bytes: segment.length_bytes,
+                expected: format!("the batch with base offset {}", segment.end_offset()),
+                found: "the end of the file, although a later segment has batches".to_owned(),
+            },
+        )),
+        Ending::Torn(damage) => {
+            let mut damage = damage.clone();
+            damage
+                .found
+                .push_str(", although a later segment has batches");
+            Err(damaged(&segment.file, damage))
+        }
+    }
+}
+
+fn damaged(file: &str, damage: Damage) -> OpenError {
+    OpenError::Damaged {
+        file: file.to_owned(),
+        position_bytes: damage.position_bytes,
+        expected: damage.expected,
+        found: damage.found,
+    }
+}

@@ -1,0 +1,199 @@
+//! Owns the tests of what the node's loop uses: appending, reading, cutting, persisting.
+//! Never looks at bytes on the disk.
+
+use super::crash_disk::CrashDisk;
+use super::{batch, identity, open, read_all};
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::raft::{EpochStart, QuorumState};
+use crate::storage::{DirectoryDisk, Disk, Storage, StorageError, StorageOptions, WriteBehindDisk};
+
+fn bases(storage: &Storage<CrashDisk>, from: i64, max_bytes: u64) -> Vec<i64> {
+    let batches = storage.read(Offset(from), max_bytes).unwrap();
+    batches.iter().map(|batch| batch.base_offset().0).collect()
+}
+
+/// Batches at 0, 3, 6, ... of three records each.
+fn filled(count: i64) -> (CrashDisk, Storage<CrashDisk>) {
+    let disk = CrashDisk::default();
+    let (mut storage, _) = open(&disk).unwrap();
+    for at in 0..count {
+        storage
+            .append(&batch(at * 3, 1 + at as i32 / 4, 3, 100))
+            .unwrap();
+    }
+    storage.sync().unwrap();
+    (disk, storage)
+}
+
+#[test]
+fn reads_return_whole_batches_from_memory_and_from_disk() {
+    let (_, storage) = filled(20);
+    let one = batch(0, 1, 3, 100).bytes().len() as u64;
+    assert_eq!(bases(&storage, 0, 0), [0], "at least one");
+    assert_eq!(bases(&storage, 0, 2 * one), [0, 3]);
+    assert_eq!(bases(&storage, 0, 3 * one - 1), [0, 3]);
+    assert_eq!(
+        bases(&storage, 4, one),
+        [3],
+        "from the batch that holds the offset"
+    );
+    assert_eq!(bases(&storage, 5, 2 * one), [3, 6]);
+    assert_eq!(bases(&storage, 54, u64::MAX), [54, 57]);
+    assert_eq!(bases(&storage, 59, 1), [57]);
+    assert_eq!(bases(&storage, 60, u64::MAX), [0; 0]);
+    assert_eq!(bases(&storage, 99, u64::MAX), [0; 0]);
+    for (at, found) in read_all(&storage).iter().enumerate() {
+        let at = at as i64;
+        assert_eq!(*found, batch(at * 3, 1 + at as i32 / 4, 3, 100));
+    }
+    assert!(matches!(
+        storage.read(Offset(-1), 1),
+        Err(StorageError::BelowLogStart { .. })
+    ));
+}
+
+#[test]
+fn an_opened_log_knows_its_epochs_and_its_state() {
+    let (disk, mut storage) = filled(9);
+    let state = QuorumState {
+        epoch: Epoch(7),
+        leader: Some(NodeId(2)),
+        voted_for: Some(NodeId(3)),
+    };
+    storage.persist(state).unwrap();
+    let (_, recovered) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();
+    let start = |epoch, offset| EpochStart {
+        epoch: Epoch(epoch),
+        start_offset: Offset(offset),
+    };
+    assert_eq!(recovered.quorum_state, Some(state));
+    assert_eq!(
+        (recovered.log_start, recovered.log_end),
+        (Offset(0), Offset(27))
+    );
+    assert_eq!(recovered.epochs, [start(1, 0), start(2, 12), start(3, 24)]);
+    assert_eq!(recovered.truncated_bytes, 0);
+}
+
+#[test]
+fn a_sync_without_appends_does_not_reach_the_disk() {
+    let (disk, mut storage) = filled(2);
+    let before = disk.journal().len();
+    assert_eq!(storage.sync().unwrap(), Offset(6));
+    assert_eq!(disk.journal().len(), before);
+    storage.seal().unwrap();
+    let sealed = disk.journal().len();
+    assert_eq!(sealed, before + 2, "one write and one sync");
+    storage.seal().unwrap();
+    storage.sync().unwrap();
+    assert_eq!(disk.journal().len(), sealed);
+    let (mut storage, _) = open(&disk).unwrap();
+    let opened = disk.journal().len();
+    storage.seal().unwrap();
+    assert_eq!(
+        disk.journal().len(),
+        opened,
+        "a sealed log is known as such"
+    );
+}
+
+#[test]
+fn persisting_does_not_make_batches_durable() {
+    let (disk, mut storage) = filled(1);
+    storage.append(&batch(3, 1, 1, 10)).unwrap();
+    storage.persist(QuorumState::default()).unwrap();
+    let (after, recovered) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();
+    assert_eq!(recovered.quorum_state, Some(QuorumState::default()));
+    assert_eq!(after.log_end(), Offset(3));
+}
+
+#[test]
+fn what_was_cut_is_neither_read_nor_recovered() {
+    for log_end in (0..=60).step_by(3) {
+        let (disk, mut storage) = filled(20);
+        storage.truncate(Offset(log_end)).unwrap();
+        assert_eq!(storage.log_end(), Offset(log_end));
+        storage.append(&batch(log_end, 9, 1, 30)).unwrap();
+        storage.sync().unwrap();
+        let expected = read_all(&storage);
+        assert_eq!(expected.len() as i64, log_end / 3 + 1);
+        assert_eq!(expected.last(), Some(&batch(log_end, 9, 1, 30)));
+        let (after, _) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();
+        assert_eq!(read_all(&after), expected);
+    }
+}
+
+#[test]
+#[should_panic(expected = "between two batches")]
+fn a_cut_inside_a_batch_is_a_mistake() {
+    let (_, mut storage) = filled(2);
+    let _ = storage.truncate(Offset(4));
+}
+
+#[test]
+#[should_panic(expected = "log end offset")]
+fn an_append_that_leaves_a_gap_is_a_mistake() {
+    let (_, mut storage) = filled(2);
+    let _ = storage.append(&batch(7, 2, 1, 1));
+}
+
+#[test]
+#[should_panic(expected = "after epoch")]
+fn an_append_of_an_older_epoch_is_a_mistake() {
+    let (_, mut storage) = filled(2);
+    let _ = storage.append(&batch(6, 0, 1, 1));
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_written_any_more() {
+    let (disk, mut storage) = filled(1);
+    storage.append(&batch(3, 1, 1, 10)).unwrap();
+    disk.crash_after(0);
+    let error = storage.sync().unwrap_err();
+    assert!(error.is_fatal(), "{error}");
+    disk.crash_after(usize::MAX);
+    let before = disk.journal().len();
+    assert!(matches!(storage.sync(), Err(StorageError::Stopped)));
+    assert!(matches!(
+        storage.persist(QuorumState::default()),
+        Err(StorageError::Stopped)
+    ));
+    assert!(matches!(
+        storage.append(&batch(4, 1, 1, 10)),
+        Err(StorageError::Stopped)
+    ));
+    assert_eq!(disk.journal().len(), before);
+}
+
+#[test]
+fn a_batch_that_rots_while_the_node_runs_is_not_served() {
+    let (mut disk, storage) = filled(20);
+    let file = disk.list().unwrap().remove(0);
+    let mut bytes = disk.read(&file, 0, usize::MAX).unwrap();
+    bytes[100] ^= 1;
+    disk.write(&file, &bytes).unwrap();
+    let error = storage.read(Offset(0), 1).unwrap_err();
+    assert!(error.is_fatal(), "{error}");
+    assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn a_killed_process_on_a_write_behind_disk_keeps_what_was_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk: Box<dyn Disk> =
+            Box::new(WriteBehindDisk::new(DirectoryDisk::open(directory.path()).unwrap()).unwrap());
+        Storage::open(disk, &identity(), StorageOptions::default()).unwrap()
+    };
+    let (mut storage, recovered) = open();
+    assert_eq!(recovered, crate::raft::Recovered::default());
+    storage.append(&batch(0, 1, 2, 10)).unwrap();
+    storage.sync().unwrap();
+    storage.append(&batch(2, 1, 1, 10)).unwrap();
+    assert_eq!(storage.read(Offset(0), 1000).unwrap().len(), 2);
+    drop(storage);
+    let (storage, recovered) = open();
+    assert_eq!(recovered.log_end, Offset(2));
+    assert_eq!(recovered.truncated_bytes, 0);
+    assert_eq!(storage.read(Offset(0), 1000).unwrap(), [batch(0, 1, 2, 10)]);
+}
