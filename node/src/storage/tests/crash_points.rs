@@ -147,19 +147,21 @@ fn run(script: &[Step], disk: &CrashDisk) -> (Promise, bool) {
 
 /// Every crash of `script`, with every state it can leave.
 fn for_each_crash(script: &[Step], mut visit: impl FnMut(&Promise, &Image, &str)) {
+    let mut state_count = 0;
     for operation_count in 0.. {
         let disk = CrashDisk::default();
         disk.crash_after(operation_count);
         let (promise, crashed) = run(script, &disk);
         for (at, image) in disk.crash_images().iter().enumerate() {
-            visit(
-                &promise,
-                image,
-                &format!("crash before operation {operation_count}, state {at}"),
-            );
+            state_count += 1;
+            let context = format!("crash before operation {operation_count}, state {at}");
+            visit(&promise, image, &context);
         }
         if !crashed {
-            assert!(operation_count > 20, "the script does too little");
+            assert!(
+                operation_count > 30 && state_count > 3000,
+                "the script does too little"
+            );
             return;
         }
     }
@@ -261,5 +263,32 @@ fn a_crash_during_recovery_changes_nothing_about_its_result() {
                 }
             }
         });
+    }
+}
+
+#[test]
+fn a_killed_process_without_a_power_cut_leaves_nothing_that_a_later_power_cut_could_take() {
+    for script in [MIXED, CUTS] {
+        for operation_count in 0.. {
+            let disk = CrashDisk::default();
+            disk.crash_after(operation_count);
+            let (promise, crashed) = run(script, &disk);
+            disk.crash_after(usize::MAX);
+            let (storage, _) = open(&disk).unwrap();
+            let found = read_all(&storage);
+            assert_eq!(
+                disk.durable_image(),
+                disk.visible_image(),
+                "{operation_count}"
+            );
+            let context = format!("killed before operation {operation_count}");
+            assert_eq!(
+                promise.check(&disk.durable_image(), &context).1,
+                found.len()
+            );
+            if !crashed {
+                break;
+            }
+        }
     }
 }

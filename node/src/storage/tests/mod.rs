@@ -30,7 +30,8 @@ fn identity() -> Identity {
     }
 }
 
-/// A batch of `record_count` records of `record_bytes`, each byte telling which offset it belongs to.
+/// A batch of `record_count` records of `record_bytes`, each byte telling which offset it belongs
+/// to.
 fn batch(base_offset: i64, epoch: i32, record_count: usize, record_bytes: usize) -> Batch {
     let records: Vec<Vec<u8>> = (0..record_count)
         .map(|at| vec![(base_offset as usize + at) as u8 | 0x80; record_bytes])
