@@ -9,7 +9,7 @@ mod facade;
 
 use std::collections::BTreeMap;
 
-use super::{Identity, OpenError, Storage, StorageOptions};
+use super::{Disk, Identity, OpenError, Storage, StorageOptions};
 use crate::batch::Batch;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::raft::Recovered;
@@ -43,6 +43,6 @@ fn open(disk: &CrashDisk) -> Result<(Storage<CrashDisk>, Recovered), OpenError> 
     Storage::open(disk.clone(), &identity(), OPTIONS)
 }
 
-fn read_all(storage: &Storage<CrashDisk>) -> Vec<Batch> {
+fn read_all<D: Disk>(storage: &Storage<D>) -> Vec<Batch> {
     storage.read(Offset(0), u64::MAX).unwrap()
 }
