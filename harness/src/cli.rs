@@ -189,7 +189,10 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     std::panic::set_hook(Box::new(|panic| {
-        complain(&format!("the harness made a mistake: {}", panic.to_string().replace('\n', " ")));
+        complain(&format!(
+            "the harness made a mistake: {}",
+            panic.to_string().replace('\n', " ")
+        ));
     }));
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(cli.command, &arguments)));
     match outcome {
@@ -203,7 +206,10 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
-    let words = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = arguments
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     match command {
         Command::Run(args) => commands::run::run(&args, words),
         Command::Replay(args) => commands::replay::replay(&args, words),
@@ -218,7 +224,11 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
 /// Help and version are no errors; everything else is a complaint about arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(exit::BAD_ARGUMENTS) } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        ExitCode::from(exit::BAD_ARGUMENTS)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn complain(message: &str) {

@@ -87,7 +87,15 @@ impl Clients {
                 }
             })
             .collect();
-        Self { workload, pace, threads, nodes, next_number: 0, next_call: 0, leader: None }
+        Self {
+            workload,
+            pace,
+            threads,
+            nodes,
+            next_number: 0,
+            next_call: 0,
+            leader: None,
+        }
     }
 
     /// How many operations were begun: all of them are on [`RegisterWorkload::keys`] of this count.
@@ -107,7 +115,10 @@ impl Clients {
 
     /// When the next idle thread wants to act; `None` while all are busy.
     pub fn next_due_ns(&self) -> Option<u64> {
-        let idle = self.threads.iter().filter(|thread| thread.pending.is_none());
+        let idle = self
+            .threads
+            .iter()
+            .filter(|thread| thread.pending.is_none());
         idle.map(|thread| thread.next_at_ns).min()
     }
 
@@ -118,13 +129,18 @@ impl Clients {
 
     /// When the last operation under way is given up by its client.
     pub fn last_deadline_ns(&self) -> Option<u64> {
-        self.threads.iter().filter_map(|thread| Some(thread.pending.as_ref()?.deadline_ns)).max()
+        self.threads
+            .iter()
+            .filter_map(|thread| Some(thread.pending.as_ref()?.deadline_ns))
+            .max()
     }
 
     /// Threads that are idle and due.
     pub fn due(&self, now_ns: u64) -> Vec<usize> {
         let due = |thread: &Thread| thread.pending.is_none() && thread.next_at_ns <= now_ns;
-        (0..self.threads.len()).filter(|number| due(&self.threads[*number])).collect()
+        (0..self.threads.len())
+            .filter(|number| due(&self.threads[*number]))
+            .collect()
     }
 
     /// Lets an idle thread perform its next planned operation.
@@ -166,7 +182,15 @@ impl Clients {
         recorder: &mut Recorder,
     ) -> results::Result<()> {
         let deadline_ns = world.now_ns() + self.pace.timeout_ns;
-        self.begin(thread, Planned::Read { key: key.to_owned() }, deadline_ns, world, recorder)
+        self.begin(
+            thread,
+            Planned::Read {
+                key: key.to_owned(),
+            },
+            deadline_ns,
+            world,
+            recorder,
+        )
     }
 
     fn begin(
@@ -179,12 +203,15 @@ impl Clients {
     ) -> results::Result<()> {
         let thread = &mut self.threads[number];
         let (f, value, request) = match planned {
-            Planned::Read { ref key } => {
-                ("read", Value::Null, Request::Read { key: key.clone() })
-            }
-            Planned::Write { ref key, ref value } => {
-                ("write", value.clone(), Request::Write { key: key.clone(), value: value.clone() })
-            }
+            Planned::Read { ref key } => ("read", Value::Null, Request::Read { key: key.clone() }),
+            Planned::Write { ref key, ref value } => (
+                "write",
+                value.clone(),
+                Request::Write {
+                    key: key.clone(),
+                    value: value.clone(),
+                },
+            ),
             Planned::CompareAndSet { ref key, ref new } => {
                 let expected = thread.last_seen.get(key).cloned().unwrap_or(Value::Null);
                 let request = Request::CompareAndSet {
@@ -195,7 +222,11 @@ impl Clients {
                 ("cas", json!([expected, new]), request)
             }
         };
-        let subject = Subject { process: thread.process, f, key: planned.key().to_owned() };
+        let subject = Subject {
+            process: thread.process,
+            f,
+            key: planned.key().to_owned(),
+        };
         let now_ns = world.now_ns();
         let asked = thread.route.first(now_ns);
         let call = self.next_call;
@@ -207,7 +238,13 @@ impl Clients {
             request: request.clone(),
             deadline_ns,
         });
-        thread.pending = Some(Pending { call, asked, deadline_ns, subject, request });
+        thread.pending = Some(Pending {
+            call,
+            asked,
+            deadline_ns,
+            subject,
+            request,
+        });
         Ok(())
     }
 
@@ -224,11 +261,17 @@ impl Clients {
     ) -> results::Result<Option<Ended>> {
         let now_ns = world.now_ns();
         let matching = |thread: &Thread| thread.pending.as_ref().is_some_and(|p| p.call == call);
-        let Some(number) = self.threads.iter().position(matching) else { return Ok(None) };
+        let Some(number) = self.threads.iter().position(matching) else {
+            return Ok(None);
+        };
         let thread = &mut self.threads[number];
-        let Some(mut pending) = thread.pending.take() else { return Ok(None) };
+        let Some(mut pending) = thread.pending.take() else {
+            return Ok(None);
+        };
         if let Answer::Refused { leader, .. } = &answer {
-            let hint = leader.as_ref().and_then(|leader| self.nodes.iter().position(|n| n == leader));
+            let hint = leader
+                .as_ref()
+                .and_then(|leader| self.nodes.iter().position(|n| n == leader));
             let next = thread.route.refused(pending.asked, hint, now_ns);
             if let Some(next) = next.filter(|_| now_ns < pending.deadline_ns) {
                 pending.asked = next;
@@ -253,10 +296,10 @@ impl Clients {
             operation_type: completion.operation_type,
         };
         recorder.complete(now_ns, &pending.subject, completion)?;
-        let thread = &mut self.threads[number];
         if ended.operation_type == OperationType::Info {
             // Nobody knows when the operation takes effect, so its process must never act again.
-            thread.process += self.threads.len() as u64;
+            let concurrency = self.threads.len() as u64;
+            self.threads[number].process += concurrency;
         }
         Ok(Some(ended))
     }
@@ -264,7 +307,9 @@ impl Clients {
     fn learn(&mut self, number: usize, pending: &Pending, answer: &Answer, now_ns: u64) {
         let thread = &mut self.threads[number];
         let (node, epoch, seen) = match answer {
-            Answer::Done { value, node, epoch, .. } => {
+            Answer::Done {
+                value, node, epoch, ..
+            } => {
                 let seen = match &pending.request {
                     Request::Read { .. } => value,
                     Request::Write { value, .. } => value,
@@ -272,17 +317,27 @@ impl Clients {
                 };
                 (node, epoch, seen)
             }
-            Answer::Mismatch { current, node, epoch, .. } => (node, epoch, current),
+            Answer::Mismatch {
+                current,
+                node,
+                epoch,
+                ..
+            } => (node, epoch, current),
             Answer::Refused { .. } => return,
             Answer::Unknown { .. } => {
                 thread.route.unanswered(pending.asked, now_ns);
                 return;
             }
         };
-        thread.last_seen.insert(pending.subject.key.clone(), seen.clone());
+        thread
+            .last_seen
+            .insert(pending.subject.key.clone(), seen.clone());
         thread.route.served(pending.asked);
         if let Some(epoch) = *epoch
-            && self.leader.as_ref().is_none_or(|(newest, _)| *newest <= epoch)
+            && self
+                .leader
+                .as_ref()
+                .is_none_or(|(newest, _)| *newest <= epoch)
         {
             self.leader = Some((epoch, node.clone()));
         }
@@ -306,7 +361,12 @@ fn completion(pending: &Pending, answer: Answer) -> Completion {
         error: Some(OperationError { kind, message }),
     };
     match answer {
-        Answer::Done { value, node, epoch, offset } => Completion {
+        Answer::Done {
+            value,
+            node,
+            epoch,
+            offset,
+        } => Completion {
             operation_type: OperationType::Ok,
             value: if is_read { value } else { asked_value },
             node: Some(node),
@@ -314,7 +374,12 @@ fn completion(pending: &Pending, answer: Answer) -> Completion {
             offset,
             error: None,
         },
-        Answer::Mismatch { current, node, epoch, offset } => Completion {
+        Answer::Mismatch {
+            current,
+            node,
+            epoch,
+            offset,
+        } => Completion {
             node: Some(node),
             epoch,
             offset,

@@ -7,7 +7,9 @@
 /// For people: what would be right.
 pub fn parse_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a duration; write seconds (30), or 250ms, 30s, 5m, 1h");
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let factor: u64 = match unit {
@@ -41,10 +43,24 @@ mod tests {
 
     #[test]
     fn units_are_understood_and_nonsense_is_not() {
-        for (text, ms) in [("30", 30_000), ("30s", 30_000), ("5m", 300_000), ("250ms", 250)] {
+        for (text, ms) in [
+            ("30", 30_000),
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("250ms", 250),
+        ] {
             assert_eq!(parse_ms(text), Ok(ms));
         }
-        for text in ["", "s", "-1", "1.5", "5 m", "5min", "99999999h", "18446744073709551616"] {
+        for text in [
+            "",
+            "s",
+            "-1",
+            "1.5",
+            "5 m",
+            "5min",
+            "99999999h",
+            "18446744073709551616",
+        ] {
             assert!(parse_ms(text).is_err(), "{text}");
         }
         assert!(parse_positive_ms("0").is_err());

@@ -65,7 +65,10 @@ pub struct Finished {
 pub fn node_program(given: Option<&Path>) -> Result<NodeProgram, Failure> {
     let Some(path) = given else {
         let path = std::env::current_exe().context("cannot find the harness's own executable")?;
-        return Ok(NodeProgram { path, leading_arguments: vec!["node".into()] });
+        return Ok(NodeProgram {
+            path,
+            leading_arguments: vec!["node".into()],
+        });
     };
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = std::fs::metadata(path)
@@ -74,8 +77,13 @@ pub fn node_program(given: Option<&Path>) -> Result<NodeProgram, Failure> {
         let message = format!("--node-bin {}: not an executable file", path.display());
         return Err(Failure::arguments(message));
     }
-    let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
-    Ok(NodeProgram { path, leading_arguments: Vec::new() })
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", path.display()))?;
+    Ok(NodeProgram {
+        path,
+        leading_arguments: Vec::new(),
+    })
 }
 
 /// Makes a schedule that was run ready to be run again. `keep_resolved` keeps the nodes it hit.
@@ -97,7 +105,12 @@ pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
 /// When the run could not be carried out or recorded. What was recorded stays.
 pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<Finished, Failure> {
     let now = Utc::now();
-    let name = format!("{}-{}-{}", plan.label, now.format("%Y%m%dT%H%M%S%3fZ"), plan.seed);
+    let name = format!(
+        "{}-{}-{}",
+        plan.label,
+        now.format("%Y%m%dT%H%M%S%3fZ"),
+        plan.seed
+    );
     let manifest = Manifest {
         format_version: results::FORMAT_VERSION,
         name: name.clone(),
@@ -111,11 +124,21 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         phases: Phases::default(),
     };
     let folder = store.create_run(&name)?;
-    let skews_clocks = plan.schedule.faults.iter().any(|fault| fault.fault.kind == "clock-skew");
+    let skews_clocks = plan
+        .schedule
+        .faults
+        .iter()
+        .any(|fault| fault.fault.kind == "clock-skew");
     let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
     let mut world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks)?;
-    let outcome =
-        Runner::new(&mut world, &mut recorder, progress, plan.seed, &plan.options).run();
+    let outcome = Runner::new(
+        &mut world,
+        &mut recorder,
+        progress,
+        plan.seed,
+        &plan.options,
+    )
+    .run();
     // Nodes end before judgement begins, so that their traces are complete.
     drop(world);
     progress.clear();
@@ -125,7 +148,11 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         drop_data(&folder, progress);
     }
     render(store, &folder, progress);
-    Ok(Finished { folder, name, verdict })
+    Ok(Finished {
+        folder,
+        name,
+        verdict,
+    })
 }
 
 /// Judges what a run folder holds, and stores the verdict.

@@ -61,7 +61,11 @@ impl Progress {
         } else {
             Style::Plain
         };
-        Self { style, last_ns: None, last_phase: "" }
+        Self {
+            style,
+            last_ns: None,
+            last_phase: "",
+        }
     }
 
     /// Shows where the run stands, unless that was shown a moment ago.
@@ -71,8 +75,9 @@ impl Progress {
             Style::Live(_) => LIVE_NS,
             Style::Plain => PLAIN_NS,
         };
-        let recently =
-            self.last_ns.is_some_and(|last| snapshot.elapsed_ns < last.saturating_add(every_ns));
+        let recently = self
+            .last_ns
+            .is_some_and(|last| snapshot.elapsed_ns < last.saturating_add(every_ns));
         if recently && self.last_phase == snapshot.phase {
             return;
         }
@@ -104,7 +109,11 @@ impl Progress {
 
 fn line(snapshot: &Snapshot) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let Counts { ok_count, fail_count, info_count } = snapshot.counts;
+    let Counts {
+        ok_count,
+        fail_count,
+        info_count,
+    } = snapshot.counts;
     let mut line = format!(
         "{:<11} {:5.1}/{:.0} s  ok {ok_count} fail {fail_count} info {info_count}",
         snapshot.phase,
@@ -130,7 +139,11 @@ mod tests {
             phase: "workload",
             elapsed_ns: 12_300_000_000,
             total_ns: 30_000_000_000,
-            counts: Counts { ok_count: 10, fail_count: 2, info_count: 1 },
+            counts: Counts {
+                ok_count: 10,
+                fail_count: 2,
+                info_count: 1,
+            },
             leader: Some("n2".into()),
             epoch: Some(4),
             faults: vec!["partition".into()],

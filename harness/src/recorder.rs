@@ -71,7 +71,14 @@ impl Recorder {
         folder.write_manifest(&manifest)?;
         folder.write_schedule(&schedule)?;
         let history = Writer::create(&folder.history_path())?;
-        Ok(Self { folder, history, next_index: 0, schedule, manifest, counts: Counts::default() })
+        Ok(Self {
+            folder,
+            history,
+            next_index: 0,
+            schedule,
+            manifest,
+            counts: Counts::default(),
+        })
     }
 
     /// Records that an operation is about to be sent.

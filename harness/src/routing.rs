@@ -25,7 +25,14 @@ impl Route {
     /// The route of a client at home at node `home`. A roaming client asks the nodes in turn.
     pub fn new(node_count: usize, home: usize, roaming: bool) -> Self {
         let home = home % node_count.max(1);
-        Self { node_count, home, roaming, leader: None, suspect: None, asked_count: 0 }
+        Self {
+            node_count,
+            home,
+            roaming,
+            leader: None,
+            suspect: None,
+            asked_count: 0,
+        }
     }
 
     /// Where to send a new operation.
@@ -75,7 +82,10 @@ impl Route {
 
     fn suspects(&self, node: usize, now_ns: u64) -> bool {
         // A client that only looks around has nothing to lose by asking.
-        !self.roaming && self.suspect.is_some_and(|(suspect, until)| suspect == node && now_ns < until)
+        !self.roaming
+            && self
+                .suspect
+                .is_some_and(|(suspect, until)| suspect == node && now_ns < until)
     }
 }
 
@@ -98,7 +108,11 @@ mod tests {
         assert_eq!(route.first(0), 0);
         route.unanswered(0, 0);
         assert_eq!(route.first(1), 1);
-        assert_eq!(route.refused(1, Some(0), 1), None, "the hint leads back to the suspect");
+        assert_eq!(
+            route.refused(1, Some(0), 1),
+            None,
+            "the hint leads back to the suspect"
+        );
         assert_eq!(route.first(2), 2);
         assert_eq!(route.refused(2, Some(0), SUSPICION_NS), Some(0));
     }

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use nemesis::action::Action;
 use nemesis::fault::Fault;
-use nemesis::resolve::{Action, ClusterView, Resolution, resolve};
+use nemesis::resolve::{ClusterView, Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use results::history::OperationType;
 use results::manifest::RunOptions;
@@ -69,8 +70,7 @@ impl<'a, W: World> Runner<'a, W> {
             timeout_ns: options.operation_timeout_ms * NS_PER_MS,
         };
         let nodes = world.nodes().to_vec();
-        let clients =
-            Clients::new(workload, pace, options.concurrency, nodes, world.now_ns());
+        let clients = Clients::new(workload, pace, options.concurrency, nodes, world.now_ns());
         let timeline = Timeline::new(recorder.schedule());
         Self {
             world,
@@ -103,7 +103,8 @@ impl<'a, W: World> Runner<'a, W> {
         }
         self.phase = "workload";
         let start_ns = self.world.now_ns();
-        self.recorder.phase(|phases| phases.workload_start = Some(start_ns))?;
+        self.recorder
+            .phase(|phases| phases.workload_start = Some(start_ns))?;
         self.run_workload(start_ns + self.time_ns)?;
         let now_ns = self.world.now_ns();
         let interrupted = self.interrupted;
@@ -115,12 +116,14 @@ impl<'a, W: World> Runner<'a, W> {
         self.drain()?;
         self.heal_everything()?;
         let healed_ns = self.world.now_ns();
-        self.recorder.phase(|phases| phases.healed = Some(healed_ns))?;
+        self.recorder
+            .phase(|phases| phases.healed = Some(healed_ns))?;
         self.phase = "final reads";
         self.read_everything(healed_ns)?;
         self.drain()?;
         let finished_ns = self.world.now_ns();
-        self.recorder.phase(|phases| phases.finished = Some(finished_ns))?;
+        self.recorder
+            .phase(|phases| phases.finished = Some(finished_ns))?;
         self.recorder.finish()
     }
 
@@ -132,10 +135,13 @@ impl<'a, W: World> Runner<'a, W> {
             }
             self.conduct_faults(now_ns)?;
             for thread in self.clients.due(now_ns) {
-                self.clients.begin_planned(thread, self.world, self.recorder)?;
+                self.clients
+                    .begin_planned(thread, self.world, self.recorder)?;
             }
-            let next_fault_ns =
-                self.timeline.next_due_ms().map_or(u64::MAX, |due_ms| due_ms * NS_PER_MS);
+            let next_fault_ns = self
+                .timeline
+                .next_due_ms()
+                .map_or(u64::MAX, |due_ms| due_ms * NS_PER_MS);
             let next_client_ns = self.clients.next_due_ns().unwrap_or(u64::MAX);
             self.wait(next_fault_ns.min(next_client_ns).min(end_ns))?;
         }
@@ -156,22 +162,30 @@ impl<'a, W: World> Runner<'a, W> {
                 self.restored = true;
                 let now_ns = self.world.now_ns();
                 let value = json!({ "problems": problems });
-                self.recorder.nemesis(now_ns, "restored", value).map(|()| None)
+                self.recorder
+                    .nemesis(now_ns, "restored", value)
+                    .map(|()| None)
             }
             Event::NodeCrashed { node, description } => {
-                self.progress.note(&format!("node {node} crashed: {description}"));
+                self.progress
+                    .note(&format!("node {node} crashed: {description}"));
                 let now_ns = self.world.now_ns();
                 let value = json!({ "node": node, "description": description });
-                self.recorder.nemesis(now_ns, "node-crashed", value).map(|()| None)
+                self.recorder
+                    .nemesis(now_ns, "node-crashed", value)
+                    .map(|()| None)
             }
             Event::ClockOffsets { offsets_ms } => {
                 let now_ns = self.world.now_ns();
                 let value = Value::Object(offsets_ms);
-                self.recorder.nemesis(now_ns, "clock-offsets", value).map(|()| None)
+                self.recorder
+                    .nemesis(now_ns, "clock-offsets", value)
+                    .map(|()| None)
             }
             Event::Interrupted => {
                 self.interrupted = true;
-                self.progress.note("stopping: no new operations; once more to stop at once");
+                self.progress
+                    .note("stopping: no new operations; once more to stop at once");
                 Ok(None)
             }
         }
@@ -188,14 +202,18 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     fn start_fault(&mut self, id: u64) -> results::Result<()> {
-        let Some(fault) = self.fault(id).cloned() else { return Ok(()) };
+        let Some(fault) = self.fault(id).cloned() else {
+            return Ok(());
+        };
         let now_ns = self.world.now_ns();
         let f = format!("start-{}", fault.fault.kind);
-        self.recorder.nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
+        self.recorder
+            .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
         match self.resolve(&fault) {
             Ok(resolution) => {
                 let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
-                self.recorder.update_fault(id, |fault| fault.resolved = Some(resolved))?;
+                self.recorder
+                    .update_fault(id, |fault| fault.resolved = Some(resolved))?;
                 self.starting.insert(id);
                 self.world.start_fault(id, resolution.action);
                 Ok(())
@@ -214,11 +232,13 @@ impl<'a, W: World> Runner<'a, W> {
     fn resolve(&self, fault: &ScheduledFault) -> Result<Resolution, String> {
         if let Some(resolved) = &fault.resolved {
             return Action::from_resolved(&fault.fault.kind, resolved)
-                .map(|action| Resolution { action, leader_unknown: false })
+                .map(|action| Resolution {
+                    action,
+                    leader_unknown: false,
+                })
                 .map_err(|error| error.to_string());
         }
-        let parsed =
-            Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
+        let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
         let view = ClusterView {
             nodes: self.world.nodes().to_vec(),
             leader: self.clients.leader().map(str::to_owned),
@@ -253,7 +273,9 @@ impl<'a, W: World> Runner<'a, W> {
             self.active.insert(id);
             self.timeline.started(id, now_ns / NS_PER_MS);
         }
-        let kind = self.fault(id).map_or_else(String::new, |fault| fault.fault.kind.clone());
+        let kind = self
+            .fault(id)
+            .map_or_else(String::new, |fault| fault.fault.kind.clone());
         self.recorder.update_fault(id, |fault| {
             fault.outcome = Some(report.outcome);
             fault.reason = report.reason.clone();
@@ -263,7 +285,8 @@ impl<'a, W: World> Runner<'a, W> {
         let value = json!({
             "id": id, "outcome": report.outcome, "reason": report.reason, "resolved": resolved
         });
-        self.recorder.nemesis(now_ns, &format!("start-{kind}"), value)?;
+        self.recorder
+            .nemesis(now_ns, &format!("start-{kind}"), value)?;
         if self.heal_when_started.remove(&id) {
             self.heal_fault(id)?;
         }
@@ -273,9 +296,12 @@ impl<'a, W: World> Runner<'a, W> {
     fn fault_healed(&mut self, id: u64, report: HealReport) -> results::Result<()> {
         self.healing.remove(&id);
         let now_ns = self.world.now_ns();
-        let kind = self.fault(id).map_or_else(String::new, |fault| fault.fault.kind.clone());
+        let kind = self
+            .fault(id)
+            .map_or_else(String::new, |fault| fault.fault.kind.clone());
         let value = json!({ "id": id, "problem": report.problem, "effect": report.effect });
-        self.recorder.nemesis(now_ns, &format!("stop-{kind}"), value)?;
+        self.recorder
+            .nemesis(now_ns, &format!("stop-{kind}"), value)?;
         self.recorder.update_fault(id, |fault| {
             fault.effect.extend(report.effect);
             match report.problem {
@@ -332,7 +358,8 @@ impl<'a, W: World> Runner<'a, W> {
             if now_ns >= not_before_ns {
                 for thread in self.clients.due(now_ns) {
                     let Some(key) = left.pop_front() else { break };
-                    self.clients.begin_read(thread, &key, self.world, self.recorder)?;
+                    self.clients
+                        .begin_read(thread, &key, self.world, self.recorder)?;
                 }
             }
             let next_ns = self.clients.next_due_ns().filter(|_| !left.is_empty());
@@ -342,7 +369,8 @@ impl<'a, W: World> Runner<'a, W> {
                     if !recovered {
                         recovered = true;
                         let now_ns = self.world.now_ns();
-                        self.recorder.phase(|phases| phases.recovered = Some(now_ns))?;
+                        self.recorder
+                            .phase(|phases| phases.recovered = Some(now_ns))?;
                     }
                 }
                 Some(ended) => {
@@ -356,7 +384,11 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     fn fault(&self, id: u64) -> Option<&ScheduledFault> {
-        self.recorder.schedule().faults.iter().find(|fault| fault.id == id)
+        self.recorder
+            .schedule()
+            .faults
+            .iter()
+            .find(|fault| fault.id == id)
     }
 
     fn show_progress(&mut self) {

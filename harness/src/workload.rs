@@ -58,7 +58,9 @@ pub struct RegisterWorkload {
 impl RegisterWorkload {
     /// The workload under `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { stream: Stream::new(seed, "register-workload") }
+        Self {
+            stream: Stream::new(seed, "register-workload"),
+        }
     }
 
     /// Whether this client thread only reads.
@@ -96,7 +98,9 @@ impl RegisterWorkload {
     /// Every register that the first `count` operations may have touched.
     pub fn keys(&self, count: u64) -> Vec<String> {
         let generations = count.div_ceil(KEYS_AT_ONCE * OPERATIONS_PER_KEY);
-        (0..generations * KEYS_AT_ONCE).map(|key| key.to_string()).collect()
+        (0..generations * KEYS_AT_ONCE)
+            .map(|key| key.to_string())
+            .collect()
     }
 }
 
@@ -135,6 +139,11 @@ mod tests {
     fn readers_only_read() {
         let workload = RegisterWorkload::new(1);
         assert!((0..100).all(|n| matches!(workload.operation(n, true), Planned::Read { .. })));
-        assert_eq!((0..10).filter(|thread| RegisterWorkload::is_reader(*thread)).count(), 2);
+        assert_eq!(
+            (0..10)
+                .filter(|thread| RegisterWorkload::is_reader(*thread))
+                .count(),
+            2
+        );
     }
 }

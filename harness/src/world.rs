@@ -1,7 +1,7 @@
 //! Owns the boundary between a run and the cluster it acts on: calls and faults in, events out.
 //! Never says how a cluster exists; real processes and a simulation stand behind the same trait.
 
-use nemesis::resolve::Action;
+use nemesis::action::Action;
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value};
 

@@ -23,7 +23,14 @@ fn an_unknown_nemesis_gets_the_known_ones_and_the_nearest() {
     let lab = Lab::new();
     let said = refused(&lab, &["run", "--nemesis", "partition-rnadom"], 254);
     one_line(&said);
-    for word in ["partition-rnadom", "partition-random", "kill", "pause", "clock-skew", "none"] {
+    for word in [
+        "partition-rnadom",
+        "partition-random",
+        "kill",
+        "pause",
+        "clock-skew",
+        "none",
+    ] {
         assert!(said.contains(word), "{word} is missing: {said}");
     }
 }
@@ -33,7 +40,10 @@ fn an_unknown_workload_gets_the_known_ones_and_the_nearest() {
     let lab = Lab::new();
     let said = refused(&lab, &["run", "--workload", "registre"], 254);
     one_line(&said);
-    assert!(said.contains("known: register") && said.contains("did you mean"), "{said}");
+    assert!(
+        said.contains("known: register") && said.contains("did you mean"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -41,7 +51,10 @@ fn an_unknown_bug_gets_the_known_ones() {
     let lab = Lab::new();
     let said = refused(&lab, &["run", "--bug", "B99"], 254);
     one_line(&said);
-    assert!(said.contains("stale-read") && said.contains("B09"), "{said}");
+    assert!(
+        said.contains("stale-read") && said.contains("B09"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -70,11 +83,16 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
         let text = format!(
             r#"{{"format_version":1,"faults":[{{"trigger":{{"at_ms":3000}},"duration_ms":500,"fault":{fault}}}]}}"#
         );
-        lab.write("schedule.json", &text).to_string_lossy().into_owned()
+        lab.write("schedule.json", &text)
+            .to_string_lossy()
+            .into_owned()
     };
     for (fault, word) in [
         (r#"{"kind":"kill","targets":["n1","n2","n3","n4"]}"#, "n4"),
-        (r#"{"kind":"partition","shape":"one-node","target":"n9"}"#, "n9"),
+        (
+            r#"{"kind":"partition","shape":"one-node","target":"n9"}"#,
+            "n9",
+        ),
         (r#"{"kind":"kil","targets":"one"}"#, "kill"),
         (r#"{"kind":"partition","shape":"hlaves"}"#, "halves"),
     ] {
@@ -94,7 +112,9 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
 fn an_output_folder_that_cannot_be_written_is_the_environments_fault() {
     let lab = Lab::new();
     lab.write("taken", "a file where a folder should be");
-    let outcome = lab.harness(&["run", "--time", "1s", "--out", "taken/runs"]).expect_code(255);
+    let outcome = lab
+        .harness(&["run", "--time", "1s", "--out", "taken/runs"])
+        .expect_code(255);
     let last = outcome.stderr.lines().last().unwrap_or_default();
     assert!(last.contains("taken/runs"), "{}", outcome.stderr);
     lab.assert_nothing_left();
@@ -109,11 +129,19 @@ fn runs_that_do_not_exist_or_are_damaged_are_named() {
     refused(&lab, &["analyze", "latest"], 254);
 
     std::fs::create_dir_all(lab.runs().join("damaged")).unwrap();
-    std::fs::write(lab.runs().join("damaged/manifest.json"), "{\"format_version\":1").unwrap();
+    std::fs::write(
+        lab.runs().join("damaged/manifest.json"),
+        "{\"format_version\":1",
+    )
+    .unwrap();
     for command in ["replay", "analyze"] {
         let outcome = lab.harness(&[command, "damaged"]).expect_code(255);
         one_line(&outcome.stderr);
-        assert!(outcome.stderr.contains("manifest.json line 1"), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("manifest.json line 1"),
+            "{}",
+            outcome.stderr
+        );
     }
 }
 
@@ -131,8 +159,23 @@ fn a_busy_port_is_named() {
 #[test]
 fn help_and_version_are_no_errors() {
     let lab = Lab::new();
-    assert!(lab.harness(&["--help"]).expect_code(0).stdout.contains("harness replay"));
-    assert!(lab.harness(&["run", "--help"]).expect_code(0).stdout.contains("--nemesis"));
-    assert!(lab.harness(&["--version"]).expect_code(0).stdout.contains("harness"));
+    assert!(
+        lab.harness(&["--help"])
+            .expect_code(0)
+            .stdout
+            .contains("harness replay")
+    );
+    assert!(
+        lab.harness(&["run", "--help"])
+            .expect_code(0)
+            .stdout
+            .contains("--nemesis")
+    );
+    assert!(
+        lab.harness(&["--version"])
+            .expect_code(0)
+            .stdout
+            .contains("harness")
+    );
     lab.harness(&[]).expect_code(254);
 }

@@ -11,7 +11,10 @@ const ALLOWED: [(&str, &[&str]); 6] = [
     ("results-report", &["results"]),
     ("nemesis", &["results"]),
     ("checkers", &["results"]),
-    ("harness", &["node", "results", "results-report", "nemesis", "checkers"]),
+    (
+        "harness",
+        &["node", "results", "results-report", "nemesis", "checkers"],
+    ),
 ];
 
 fn root() -> &'static Path {
@@ -50,7 +53,9 @@ fn crates_depend_on_each_other_only_as_decided() {
     for member in members.as_array().unwrap() {
         let manifest = manifest(&root().join(member.as_str().unwrap()).join("Cargo.toml"));
         let name = manifest["package"]["name"].as_str().unwrap().to_owned();
-        let allowed = allowed.get(name.as_str()).unwrap_or_else(|| panic!("new crate {name}"));
+        let allowed = allowed
+            .get(name.as_str())
+            .unwrap_or_else(|| panic!("new crate {name}"));
         for dependency in dependencies(&manifest) {
             let ours = ALLOWED.iter().any(|(name, _)| *name == dependency);
             assert!(
@@ -60,7 +65,11 @@ fn crates_depend_on_each_other_only_as_decided() {
         }
         seen.insert(name);
     }
-    assert_eq!(seen.len(), ALLOWED.len(), "every crate of the list is a member");
+    assert_eq!(
+        seen.len(),
+        ALLOWED.len(),
+        "every crate of the list is a member"
+    );
 }
 
 #[test]

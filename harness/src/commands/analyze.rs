@@ -20,6 +20,10 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
     let progress = Progress::new(args.output.quiet || args.output.json);
     let verdict = judge(&folder, &progress)?;
     render(&store, &folder, &progress);
-    let finished = Finished { folder, name: manifest.name, verdict };
+    let finished = Finished {
+        folder,
+        name: manifest.name,
+        verdict,
+    };
     announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)
 }

@@ -30,7 +30,11 @@ pub fn print(lines: &str) -> Result<(), Failure> {
 /// # Errors
 /// When standard output is closed.
 pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<u8, Failure> {
-    let Finished { folder, name, verdict } = finished;
+    let Finished {
+        folder,
+        name,
+        verdict,
+    } = finished;
     let code = exit::of_validity(verdict.valid);
     let report = folder.report_path().display().to_string();
     if output.json {
@@ -64,12 +68,26 @@ fn replay_command(name: &str, store: &str) -> String {
 }
 
 fn headline(verdict: &Verdict) -> String {
-    format!("verdict: {}\nwhy:     {}", verdict.valid.word().to_uppercase(), verdict.summary)
+    format!(
+        "verdict: {}\nwhy:     {}",
+        verdict.valid.word().to_uppercase(),
+        verdict.summary
+    )
 }
 
 fn details(verdict: &Verdict) -> String {
     let line = |(name, result): (&String, &results::verdict::CheckerResult)| {
-        format!("  {:<14} {:<8} {}", name, result.valid.word(), result.summary)
+        format!(
+            "  {:<14} {:<8} {}",
+            name,
+            result.valid.word(),
+            result.summary
+        )
     };
-    verdict.checkers.iter().map(line).collect::<Vec<_>>().join("\n")
+    verdict
+        .checkers
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

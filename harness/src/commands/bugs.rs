@@ -12,7 +12,12 @@ use crate::exit::Failure;
 /// When standard output is closed.
 pub fn bugs() -> Result<u8, Failure> {
     for bug in Bug::ALL {
-        announce::print(&format!("{}  {:<14}  {}", bug.id(), bug.name(), bug.description()))?;
+        announce::print(&format!(
+            "{}  {:<14}  {}",
+            bug.id(),
+            bug.name(),
+            bug.description()
+        ))?;
     }
     announce::print("switch one on with: harness run --bug NAME")?;
     Ok(0)

@@ -14,7 +14,10 @@ use crate::exit::Failure;
 pub fn list(args: &StoreArgs) -> Result<u8, Failure> {
     let runs = Store::new(&args.out).list()?;
     if runs.is_empty() {
-        announce::print(&format!("no runs in {}; `harness run` makes one", args.out.display()))?;
+        announce::print(&format!(
+            "no runs in {}; `harness run` makes one",
+            args.out.display()
+        ))?;
     }
     for (folder, manifest) in runs {
         let verdict = match folder.verdict() {

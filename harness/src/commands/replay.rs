@@ -62,7 +62,10 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         }
     }
     if args.times > 1 && !args.output.json {
-        announce::print(&format!("same outcome in {same_count} of {} replays", args.times))?;
+        announce::print(&format!(
+            "same outcome in {same_count} of {} replays",
+            args.times
+        ))?;
     }
     Ok(code)
 }
@@ -75,11 +78,7 @@ fn label(manifest: &Manifest) -> String {
 }
 
 /// The schedule as it is to be run again: same times, and the nodes that were really hit.
-fn schedule(
-    folder: &RunFolder,
-    node_count: u32,
-    resolved: bool,
-) -> Result<Schedule, Failure> {
+fn schedule(folder: &RunFolder, node_count: u32, resolved: bool) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     for fault in &mut schedule.faults {
         if let Some(resolved) = &fault.resolved {
@@ -112,7 +111,11 @@ fn comparison(
         [] => verdict.valid.word().to_owned(),
         violated => format!("{} ({})", verdict.valid.word(), violated.join(", ")),
     };
-    let word = if same { "same outcome" } else { "different outcome" };
+    let word = if same {
+        "same outcome"
+    } else {
+        "different outcome"
+    };
     format!(
         "replay {number} of {times}: {word}: was {}, now {}",
         describe(original),

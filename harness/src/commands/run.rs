@@ -70,7 +70,10 @@ fn families(args: &RunArgs) -> Result<Vec<Family>, Failure> {
 fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
     match &args.schedule {
         Some(_) => vec!["schedule".into()],
-        None => families.iter().map(|family| family.name().to_owned()).collect(),
+        None => families
+            .iter()
+            .map(|family| family.name().to_owned())
+            .collect(),
     }
 }
 
@@ -80,8 +83,12 @@ fn check_workload(name: &str) -> Result<(), Failure> {
     }
     let known = WORKLOADS.join(", ");
     let nearest = nemesis::names::nearest(name, &WORKLOADS);
-    let hint = nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
-    Err(Failure::arguments(format!("unknown workload {name:?}; known: {known}{hint}")))
+    let hint = nearest
+        .map(|name| format!("; did you mean {name:?}?"))
+        .unwrap_or_default();
+    Err(Failure::arguments(format!(
+        "unknown workload {name:?}; known: {known}{hint}"
+    )))
 }
 
 fn parse_bug(text: &str) -> Result<String, Failure> {

@@ -23,11 +23,19 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
         )));
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).with_context(|| {
-        format!("cannot listen on 127.0.0.1:{}; choose another with --port", args.port)
+        format!(
+            "cannot listen on 127.0.0.1:{}; choose another with --port",
+            args.port
+        )
     })?;
     let address = listener.local_addr().context("cannot tell the address")?;
-    announce::print(&format!("serving {} on http://{address}/", store.root().display()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    announce::print(&format!(
+        "serving {} on http://{address}/",
+        store.root().display()
+    ))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.context("cannot start the server")?;
     runtime.block_on(async {
         tokio::select! {

@@ -30,7 +30,10 @@ impl HttpClient {
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(64)
             .build()?;
-        Ok(Self { http, cluster_id: cluster_id.to_owned() })
+        Ok(Self {
+            http,
+            cluster_id: cluster_id.to_owned(),
+        })
     }
 
     /// Asks `node` at `address`, for at most `patience`.
@@ -41,7 +44,11 @@ impl HttpClient {
         request: &Request,
         patience: Duration,
     ) -> Answer {
-        let sent = self.builder(address, request).timeout(patience).send().await;
+        let sent = self
+            .builder(address, request)
+            .timeout(patience)
+            .send()
+            .await;
         let response = match sent {
             Ok(response) => response,
             Err(error) if error.is_connect() => {
@@ -80,9 +87,15 @@ fn broken(node: &str, error: &reqwest::Error) -> Answer {
     let (code, message) = if error.is_timeout() {
         ("timeout", format!("no answer from {node} in time"))
     } else {
-        ("connection-lost", format!("the connection to {node} broke before it answered"))
+        (
+            "connection-lost",
+            format!("the connection to {node} broke before it answered"),
+        )
     };
-    Answer::Unknown { code: code.into(), message }
+    Answer::Unknown {
+        code: code.into(),
+        message,
+    }
 }
 
 /// Percent-encodes everything but letters and digits: a key is one path segment.
@@ -103,7 +116,9 @@ fn interpret(node: &str, status: u16, body: &[u8], request: &Request) -> Answer 
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
         return unintelligible(node, status);
     };
-    let epoch = body["epoch"].as_i64().and_then(|epoch| i32::try_from(epoch).ok());
+    let epoch = body["epoch"]
+        .as_i64()
+        .and_then(|epoch| i32::try_from(epoch).ok());
     let offset = body["offset"].as_i64();
     if status == 200 {
         let value = match request {
@@ -113,11 +128,22 @@ fn interpret(node: &str, status: u16, body: &[u8], request: &Request) -> Answer 
             Request::Read { .. } => body["value"].clone(),
             _ => Value::Null,
         };
-        return Answer::Done { value, node: node.to_owned(), epoch, offset };
+        return Answer::Done {
+            value,
+            node: node.to_owned(),
+            epoch,
+            offset,
+        };
     }
     let error = &body["error"];
-    let code = error["code"].as_str().unwrap_or("UNKNOWN_SERVER_ERROR").to_owned();
-    let message = error["message"].as_str().unwrap_or("the node gave no reason").to_owned();
+    let code = error["code"]
+        .as_str()
+        .unwrap_or("UNKNOWN_SERVER_ERROR")
+        .to_owned();
+    let message = error["message"]
+        .as_str()
+        .unwrap_or("the node gave no reason")
+        .to_owned();
     match error["outcome"].as_str() {
         Some("not-applied") => Answer::Mismatch {
             current: error["current"].clone(),
@@ -127,7 +153,11 @@ fn interpret(node: &str, status: u16, body: &[u8], request: &Request) -> Answer 
         },
         Some("refused") => {
             let leader = body["leader"]["id"].as_i64().map(|id| format!("n{id}"));
-            Answer::Refused { code, message, leader }
+            Answer::Refused {
+                code,
+                message,
+                leader,
+            }
         }
         _ => Answer::Unknown { code, message },
     }
@@ -150,17 +180,33 @@ mod tests {
 
     #[test]
     fn a_read_without_value_proves_nothing() {
-        assert!(matches!(interpret("n1", 200, b"{}", &read()), Answer::Unknown { .. }));
-        let done = interpret("n1", 200, br#"{"value":null,"epoch":3,"offset":9}"#, &read());
-        assert!(
-            matches!(done, Answer::Done { value: Value::Null, epoch: Some(3), offset: Some(9), .. })
+        assert!(matches!(
+            interpret("n1", 200, b"{}", &read()),
+            Answer::Unknown { .. }
+        ));
+        let done = interpret(
+            "n1",
+            200,
+            br#"{"value":null,"epoch":3,"offset":9}"#,
+            &read(),
         );
+        assert!(matches!(
+            done,
+            Answer::Done {
+                value: Value::Null,
+                epoch: Some(3),
+                offset: Some(9),
+                ..
+            }
+        ));
     }
 
     #[test]
     fn only_the_word_refused_makes_a_failure_certain() {
         let body = |outcome: &str| {
-            format!(r#"{{"error":{{"code":"X","outcome":"{outcome}","message":"m"}},"leader":{{"id":2}}}}"#)
+            format!(
+                r#"{{"error":{{"code":"X","outcome":"{outcome}","message":"m"}},"leader":{{"id":2}}}}"#
+            )
         };
         let refused = interpret("n1", 421, body("refused").as_bytes(), &read());
         assert!(matches!(refused, Answer::Refused { leader: Some(ref l), .. } if l == "n2"));
@@ -168,7 +214,10 @@ mod tests {
             let answer = interpret("n1", 503, body(outcome).as_bytes(), &read());
             assert!(matches!(answer, Answer::Unknown { .. }), "{outcome}");
         }
-        assert!(matches!(interpret("n1", 502, b"<html>", &read()), Answer::Unknown { .. }));
+        assert!(matches!(
+            interpret("n1", 502, b"<html>", &read()),
+            Answer::Unknown { .. }
+        ));
     }
 
     #[test]
@@ -182,7 +231,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
         let client = HttpClient::new("test").unwrap();
-        let answer = client.execute("n1", address, &read(), Duration::from_secs(5)).await;
+        let answer = client
+            .execute("n1", address, &read(), Duration::from_secs(5))
+            .await;
         assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
     }
 
@@ -191,7 +242,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let client = HttpClient::new("test").unwrap();
-        let answer = client.execute("n1", address, &read(), Duration::from_millis(50)).await;
+        let answer = client
+            .execute("n1", address, &read(), Duration::from_millis(50))
+            .await;
         assert!(matches!(answer, Answer::Unknown { .. }), "{answer:?}");
     }
 }

@@ -41,7 +41,12 @@ impl Cluster {
     pub fn new(settings: Vec<NodeSettings>, links: Links, spawner: Spawner) -> Self {
         let slot = |settings: NodeSettings| {
             let name = settings.name.clone();
-            let slot = Slot { settings, incarnation: 0, process: None, stopped_since: None };
+            let slot = Slot {
+                settings,
+                incarnation: 0,
+                process: None,
+                stopped_since: None,
+            };
             (name, Mutex::new(slot))
         };
         Self {
@@ -59,12 +64,19 @@ impl Cluster {
 
     /// Where clients reach a node; `None` while it does not run.
     pub fn address(&self, node: &str) -> Option<SocketAddr> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied()
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(node)
+            .copied()
     }
 
     /// Names come from the cluster's own list, which is the links' list, so the links know them.
     fn set_address(&self, node: &str, address: Option<SocketAddr>) {
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match address {
             Some(address) => {
                 addresses.insert(node.to_owned(), address);
@@ -78,7 +90,9 @@ impl Cluster {
     }
 
     fn slot(&self, node: &str) -> Result<&Mutex<Slot>, String> {
-        self.slots.get(node).ok_or_else(|| format!("there is no node {node}"))
+        self.slots
+            .get(node)
+            .ok_or_else(|| format!("there is no node {node}"))
     }
 
     /// Starts a node that does not run, and waits until it answers.
@@ -143,8 +157,12 @@ impl Cluster {
     /// For people: it did not go on.
     pub async fn resume(&self, node: &str) -> Result<Duration, String> {
         let mut slot = self.slot(node)?.lock().await;
-        let Some(since) = slot.stopped_since else { return Ok(Duration::ZERO) };
-        let Some(process) = slot.process.as_ref() else { return Ok(Duration::ZERO) };
+        let Some(since) = slot.stopped_since else {
+            return Ok(Duration::ZERO);
+        };
+        let Some(process) = slot.process.as_ref() else {
+            return Ok(Duration::ZERO);
+        };
         let resumed = signals::resume(process.pid()).await;
         resumed.map_err(|error| format!("cannot resume {node}: {error}"))?;
         slot.stopped_since = None;
@@ -175,7 +193,9 @@ impl Cluster {
             return Err(format!("{node} is stopped"));
         }
         let process = slot.process.as_ref();
-        process.map(|process| process.control.clone()).ok_or_else(|| format!("{node} does not run"))
+        process
+            .map(|process| process.control.clone())
+            .ok_or_else(|| format!("{node} does not run"))
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
@@ -183,7 +203,9 @@ impl Cluster {
         let mut crashed = Vec::new();
         for (name, slot) in &self.slots {
             // Somebody who works on the node right now will notice as well.
-            let Ok(mut slot) = slot.try_lock() else { continue };
+            let Ok(mut slot) = slot.try_lock() else {
+                continue;
+            };
             let Some(status) = slot.process.as_mut().and_then(NodeProcess::ended) else {
                 continue;
             };

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nemesis::action::{Action, ClockSetting};
 use nemesis::processes::Confirmation;
-use nemesis::resolve::{Action, ClockSetting};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -70,7 +70,10 @@ impl ActiveFaults {
                         Err(problem) => problems.push(problem),
                     }
                 }
-                (problems, effect_map(json!({ "stopped_ms": longest.as_millis() as u64 })))
+                (
+                    problems,
+                    effect_map(json!({ "stopped_ms": longest.as_millis() as u64 })),
+                )
             }
             Some(Active::Clocks { nodes }) => {
                 let mut problems = Vec::new();
@@ -108,7 +111,13 @@ async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultRe
         effect_map(json!({ "killed_count": killed.len() })),
     );
     let since = Instant::now();
-    ((!killed.is_empty()).then_some(Active::Kill { nodes: killed, since }), report)
+    (
+        (!killed.is_empty()).then_some(Active::Kill {
+            nodes: killed,
+            since,
+        }),
+        report,
+    )
 }
 
 async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
@@ -130,7 +139,10 @@ async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultR
         report.outcome = FaultOutcome::Indeterminate;
         report.reason = Some("this system does not say whether a process is stopped".into());
     }
-    ((!stopped.is_empty()).then_some(Active::Pause { nodes: stopped }), report)
+    (
+        (!stopped.is_empty()).then_some(Active::Pause { nodes: stopped }),
+        report,
+    )
 }
 
 async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, FaultReport) {
@@ -138,7 +150,10 @@ async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, 
     let mut problems = Vec::new();
     let mut effect = Map::new();
     for clock in clocks {
-        match cluster.set_clock(&clock.node, clock.offset_ms, clock.rate).await {
+        match cluster
+            .set_clock(&clock.node, clock.offset_ms, clock.rate)
+            .await
+        {
             Ok(skew_ms) => {
                 effect.insert(format!("{}_skew_ms", clock.node), json!(skew_ms));
                 skewed.push(clock.node);
@@ -147,13 +162,24 @@ async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, 
         }
     }
     let report = report(skewed.len(), problems, effect);
-    ((!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }), report)
+    (
+        (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
+        report,
+    )
 }
 
 fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -> FaultReport {
-    let outcome = if hit_count > 0 { FaultOutcome::Installed } else { FaultOutcome::Skipped };
+    let outcome = if hit_count > 0 {
+        FaultOutcome::Installed
+    } else {
+        FaultOutcome::Skipped
+    };
     let reason = (!problems.is_empty()).then(|| problems.join("; "));
-    FaultReport { outcome, reason, effect }
+    FaultReport {
+        outcome,
+        reason,
+        effect,
+    }
 }
 
 fn effect_map(value: Value) -> Map<String, Value> {

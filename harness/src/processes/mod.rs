@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use nemesis::action::Action;
 use nemesis::links::Links;
-use nemesis::resolve::Action;
 use nix::time::{ClockId, clock_gettime};
 use results::manifest::Manifest;
 use results::store::RunFolder;
@@ -72,8 +72,12 @@ impl ProcessWorld {
             .enable_all()
             .build()
             .context("cannot start the harness's network threads")?;
-        let names: Vec<String> = (1..=manifest.options.nodes).map(|id| format!("n{id}")).collect();
-        let links = runtime.block_on(Links::start(&names)).context("cannot start the proxies")?;
+        let names: Vec<String> = (1..=manifest.options.nodes)
+            .map(|id| format!("n{id}"))
+            .collect();
+        let links = runtime
+            .block_on(Links::start(&names))
+            .context("cannot start the proxies")?;
         let origin_ns = monotonic_ns();
         let settings = settings(manifest, folder, program, &names, &links, origin_ns)?;
         let spawner = Spawner::start().context("cannot start a thread")?;
@@ -84,8 +88,17 @@ impl ProcessWorld {
             stopping: AtomicBool::new(false),
         });
         let (sender, events) = channel();
-        let world = Self { names, origin_ns, runtime, shared, events, sender };
-        world.watch_for_interrupts().context("cannot listen for Ctrl-C")?;
+        let world = Self {
+            names,
+            origin_ns,
+            runtime,
+            shared,
+            events,
+            sender,
+        };
+        world
+            .watch_for_interrupts()
+            .context("cannot listen for Ctrl-C")?;
         world.runtime.block_on(world.start_nodes())?;
         world.watch_for_crashes();
         if skews_clocks {
@@ -101,7 +114,9 @@ impl ProcessWorld {
             starts.spawn(async move { shared.cluster.start(&name).await });
         }
         while let Some(outcome) = starts.join_next().await {
-            outcome.context("a node's start was broken off")?.map_err(|error| anyhow!(error))?;
+            outcome
+                .context("a node's start was broken off")?
+                .map_err(|error| anyhow!(error))?;
         }
         Ok(())
     }
@@ -175,7 +190,10 @@ impl World for ProcessWorld {
         self.runtime.spawn(async move {
             let answer = match shared.cluster.address(&call.node) {
                 Some(address) => {
-                    shared.client.execute(&call.node, address, &call.request, patience).await
+                    shared
+                        .client
+                        .execute(&call.node, address, &call.request, patience)
+                        .await
                 }
                 None => Answer::Refused {
                     code: "NODE_DOWN".into(),
@@ -183,7 +201,10 @@ impl World for ProcessWorld {
                     leader: None,
                 },
             };
-            let _ = sender.send(Event::Answer { call: call.id, answer });
+            let _ = sender.send(Event::Answer {
+                call: call.id,
+                answer,
+            });
         });
     }
 

@@ -77,16 +77,40 @@ impl NodeSettings {
         for (id, address) in &self.peers {
             option("peer", format!("{id}=http://{address}"));
         }
-        option("data", self.folder.join("data").to_string_lossy().into_owned());
-        option("election-timeout-ms", self.timers.election_timeout_ms.to_string());
+        option(
+            "data",
+            self.folder.join("data").to_string_lossy().into_owned(),
+        );
+        option(
+            "election-timeout-ms",
+            self.timers.election_timeout_ms.to_string(),
+        );
         option("fetch-timeout-ms", self.timers.fetch_timeout_ms.to_string());
-        option("election-backoff-max-ms", self.timers.election_backoff_max_ms.to_string());
-        option("fetch-max-wait-ms", self.timers.fetch_max_wait_ms.to_string());
-        option("request-timeout-ms", self.timers.request_timeout_ms.to_string());
+        option(
+            "election-backoff-max-ms",
+            self.timers.election_backoff_max_ms.to_string(),
+        );
+        option(
+            "fetch-max-wait-ms",
+            self.timers.fetch_max_wait_ms.to_string(),
+        );
+        option(
+            "request-timeout-ms",
+            self.timers.request_timeout_ms.to_string(),
+        );
         option("retry-backoff-ms", self.timers.retry_backoff_ms.to_string());
         // A node that is started again must not repeat the election timeouts of its previous life.
-        option("seed", self.seed.wrapping_add(u64::from(incarnation)).to_string());
-        option("trace", self.folder.join("trace.jsonl").to_string_lossy().into_owned());
+        option(
+            "seed",
+            self.seed.wrapping_add(u64::from(incarnation)).to_string(),
+        );
+        option(
+            "trace",
+            self.folder
+                .join("trace.jsonl")
+                .to_string_lossy()
+                .into_owned(),
+        );
         option("trace-origin-ns", self.origin_ns.to_string());
         option("incarnation", incarnation.to_string());
         // The control socket is the node's standard input: no path, nothing that could be left over.
@@ -96,7 +120,9 @@ impl NodeSettings {
         }
         command.args(["--write-behind", "--die-with-parent"]);
         command.stdin(Stdio::from(control));
-        command.stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
+        command
+            .stdout(Stdio::from(log.try_clone()?))
+            .stderr(Stdio::from(log));
         // A group of its own, so that Ctrl-C on the terminal reaches the harness alone.
         command.process_group(0);
         Ok(command)
@@ -111,10 +137,14 @@ impl NodeSettings {
     /// # Errors
     /// For people: that it could not be started, ended at once, or did not answer; with its last words.
     pub async fn start(&self, incarnation: u32, spawner: &Spawner) -> Result<NodeProcess, String> {
-        let fail = |what: &str, error: io::Error| format!("cannot {what} for {}: {error}", self.name);
+        let fail =
+            |what: &str, error: io::Error| format!("cannot {what} for {}: {error}", self.name);
         std::fs::create_dir_all(&self.folder).map_err(|e| fail("create a folder", e))?;
         drop_torn_line(&self.folder.join("trace.jsonl")).map_err(|e| fail("mend the trace", e))?;
-        let log = OpenOptions::new().create(true).append(true).open(self.log_path());
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path());
         let log = log.map_err(|e| fail("open the log", e))?;
         let (ours, theirs) = UnixStream::pair().map_err(|e| fail("make a control socket", e))?;
         let command = self.command(incarnation, theirs.into(), log);
@@ -126,13 +156,20 @@ impl NodeSettings {
             .and_then(|()| tokio::net::UnixStream::from_std(ours))
             .map(ControlClient::new);
         let outcome = match control {
-            Ok(control) => self.await_ready(&mut child, &control).await.map(|port| (control, port)),
+            Ok(control) => self
+                .await_ready(&mut child, &control)
+                .await
+                .map(|port| (control, port)),
             Err(error) => Err(fail("use the control socket", error)),
         };
         match outcome {
             Ok((control, port)) => {
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                Ok(NodeProcess { child, control, address })
+                Ok(NodeProcess {
+                    child,
+                    control,
+                    address,
+                })
             }
             Err(error) => {
                 let _ = child.kill();
@@ -149,7 +186,11 @@ impl NodeSettings {
                 return Ok(status.http_port);
             }
             if let Ok(Some(status)) = child.try_wait() {
-                return Err(format!("{} ended at once: {}", self.name, self.epitaph(status)));
+                return Err(format!(
+                    "{} ended at once: {}",
+                    self.name,
+                    self.epitaph(status)
+                ));
             }
             if Instant::now() >= limit {
                 return Err(format!(
@@ -251,9 +292,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.jsonl");
         drop_torn_line(&path).unwrap();
-        for (before, after) in
-            [("", ""), ("{}\n", "{}\n"), ("{}\n{\"a", "{}\n"), ("{\"a", ""), ("\n\n", "\n\n")]
-        {
+        for (before, after) in [
+            ("", ""),
+            ("{}\n", "{}\n"),
+            ("{}\n{\"a", "{}\n"),
+            ("{\"a", ""),
+            ("\n\n", "\n\n"),
+        ] {
             std::fs::write(&path, before).unwrap();
             drop_torn_line(&path).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), after);

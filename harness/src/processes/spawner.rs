@@ -22,15 +22,17 @@ impl Spawner {
     /// When no thread can be started.
     pub fn start() -> io::Result<Self> {
         let (orders, incoming) = mpsc::channel::<Order>();
-        std::thread::Builder::new().name("spawner".into()).spawn(move || {
-            for (mut command, answer) in incoming {
-                if let Err(Ok(mut orphan)) = answer.send(command.spawn()) {
-                    // Nobody waits for this child any more, so nobody would ever stop it.
-                    let _ = orphan.kill();
-                    let _ = orphan.wait();
+        std::thread::Builder::new()
+            .name("spawner".into())
+            .spawn(move || {
+                for (mut command, answer) in incoming {
+                    if let Err(Ok(mut orphan)) = answer.send(command.spawn()) {
+                        // Nobody waits for this child any more, so nobody would ever stop it.
+                        let _ = orphan.kill();
+                        let _ = orphan.wait();
+                    }
                 }
-            }
-        })?;
+            })?;
         Ok(Self { orders })
     }
 

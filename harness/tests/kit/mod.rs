@@ -23,7 +23,9 @@ pub struct Outcome {
 
 impl Lab {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -42,7 +44,10 @@ impl Lab {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.current_dir(self.path()).args(arguments).stdin(Stdio::null());
+        command
+            .current_dir(self.path())
+            .args(arguments)
+            .stdin(Stdio::null());
         command
     }
 
@@ -54,7 +59,11 @@ impl Lab {
     /// Starts `harness` and leaves it running.
     pub fn start(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     /// Folder of the newest run.
@@ -71,10 +80,15 @@ impl Lab {
         let lab = self.path().to_string_lossy().into_owned();
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Ok(command) = std::fs::read(entry.path().join("cmdline")) else { continue };
+            let Ok(command) = std::fs::read(entry.path().join("cmdline")) else {
+                continue;
+            };
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
             if command.contains(&lab) {
-                found.push(format!("{}: {command}", entry.file_name().to_string_lossy()));
+                found.push(format!(
+                    "{}: {command}",
+                    entry.file_name().to_string_lossy()
+                ));
             }
         }
         found
@@ -84,7 +98,11 @@ impl Lab {
     pub fn assert_nothing_left(&self) {
         let limit = Instant::now() + Duration::from_secs(10);
         while !self.processes().is_empty() {
-            assert!(Instant::now() < limit, "left behind: {:#?}", self.processes());
+            assert!(
+                Instant::now() < limit,
+                "left behind: {:#?}",
+                self.processes()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
