@@ -80,7 +80,11 @@ impl Clients {
                 Thread {
                     process: u64::from(number),
                     reader,
-                    route: Route::new(nodes.len(), number as usize, reader),
+                    route: Route::new(
+                        nodes.len(),
+                        number as usize,
+                        RegisterWorkload::is_roaming(number),
+                    ),
                     next_at_ns: start_ns,
                     last_seen: BTreeMap::new(),
                     pending: None,

@@ -48,8 +48,8 @@ impl Planned {
 
 /// The register workload: reads, writes and compare-and-sets on a slowly moving set of registers.
 ///
-/// Values are unique, so that every read names the write it saw. One client thread in four only
-/// reads: it never gets stuck behind an unanswered write and keeps asking every node.
+/// Values are unique, so that every read names the write it saw. About one client thread in three
+/// only reads, so that it never gets stuck behind an unanswered write.
 #[derive(Debug, Clone, Copy)]
 pub struct RegisterWorkload {
     stream: Stream,
@@ -65,7 +65,13 @@ impl RegisterWorkload {
 
     /// Whether this client thread only reads.
     pub fn is_reader(thread: u32) -> bool {
-        thread % 4 == 3
+        thread % 4 == 2 || Self::is_roaming(thread)
+    }
+
+    /// Whether this client thread asks every node in turn, instead of staying with one that answers.
+    /// The others find out what a leader says that was left behind; this one, what followers say.
+    pub fn is_roaming(thread: u32) -> bool {
+        thread % 10 == 9
     }
 
     /// The operation with this number, for a thread that only reads or for one that does everything.

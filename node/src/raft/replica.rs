@@ -375,11 +375,12 @@ impl Replica {
         );
         self.high_watermark = Some(high_watermark);
         self.committed = self.committed.max(high_watermark);
-        self.effect(Effect::Committed { high_watermark });
+        // Reported first: whoever sees a committed command finds the watermark in the trace.
         self.trace(TraceEvent::HighWatermark {
             high_watermark,
             log_end,
         });
+        self.effect(Effect::Committed { high_watermark });
     }
 
     fn on_flushed(&mut self, log_end: Offset) {
