@@ -1,0 +1,12 @@
+//! Owns the scenario tests of the protocol core, run in a deterministic cluster in memory.
+//! Never opens a socket or a file, and never reads a clock.
+
+mod cluster;
+mod disk;
+mod election;
+mod history;
+mod reads;
+mod replication;
+mod robustness;
+mod soak;
+mod solo;
