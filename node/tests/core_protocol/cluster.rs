@@ -41,17 +41,42 @@ pub(crate) enum Outcome {
 
 #[derive(Debug)]
 enum Event {
-    Request { from: NodeId, incarnation: u64, to: NodeId, correlation: Correlation, request: Request },
-    Answer { from: NodeId, to: NodeId, incarnation: u64, correlation: Correlation, answer: PeerAnswer },
-    Synced { node: NodeId, incarnation: u64 },
+    Request {
+        from: NodeId,
+        incarnation: u64,
+        to: NodeId,
+        correlation: Correlation,
+        request: Request,
+    },
+    Answer {
+        from: NodeId,
+        to: NodeId,
+        incarnation: u64,
+        correlation: Correlation,
+        answer: PeerAnswer,
+    },
+    Synced {
+        node: NodeId,
+        incarnation: u64,
+    },
 }
 
 /// What waits for the next sync.
 #[derive(Debug)]
 enum Held {
-    Send { peer: NodeId, correlation: Correlation, request: Request },
-    Reply { ticket: Ticket, response: Response },
-    Acknowledge { ticket: Ticket, offset: Offset },
+    Send {
+        peer: NodeId,
+        correlation: Correlation,
+        request: Request,
+    },
+    Reply {
+        ticket: Ticket,
+        response: Response,
+    },
+    Acknowledge {
+        ticket: Ticket,
+        offset: Offset,
+    },
 }
 
 #[derive(Debug)]
@@ -78,6 +103,7 @@ pub(crate) struct Cluster {
     pub(crate) outcomes: BTreeMap<Ticket, Outcome>,
     pub(crate) lost_per_mille: u64,
     pub(crate) batches_per_fetch: usize,
+    pub(crate) requests_sent: u64,
     /// What clients had been told of when a read arrived.
     reads: BTreeMap<Ticket, Offset>,
     events: BTreeMap<(u64, u64), Event>,
@@ -110,6 +136,7 @@ impl Cluster {
             outcomes: BTreeMap::new(),
             lost_per_mille: 0,
             batches_per_fetch: 100,
+            requests_sent: 0,
             reads: BTreeMap::new(),
             events: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -142,7 +169,10 @@ impl Cluster {
     }
 
     pub(crate) fn replica(&self, id: NodeId) -> &Replica {
-        self.nodes[&id].replica.as_ref().expect("the node is running")
+        self.nodes[&id]
+            .replica
+            .as_ref()
+            .expect("the node is running")
     }
 
     pub(crate) fn running(&self) -> impl Iterator<Item = &Replica> {
@@ -219,14 +249,25 @@ impl Cluster {
     pub(crate) fn propose(&mut self, id: NodeId, command: &[u8]) -> Ticket {
         let ticket = Ticket(self.number());
         let commands = vec![(ticket, command.to_vec())];
-        self.deliver(id, Input::Propose { timestamp_ms: 0, commands });
+        self.deliver(
+            id,
+            Input::Propose {
+                timestamp_ms: 0,
+                commands,
+            },
+        );
         ticket
     }
 
     pub(crate) fn read(&mut self, id: NodeId) -> Ticket {
         let ticket = Ticket(self.number());
         self.reads.insert(ticket, self.history.acknowledged_end);
-        self.deliver(id, Input::Read { tickets: vec![ticket] });
+        self.deliver(
+            id,
+            Input::Read {
+                tickets: vec![ticket],
+            },
+        );
         ticket
     }
 
@@ -237,14 +278,17 @@ impl Cluster {
     // Time.
 
     pub(crate) fn clock_of(&self, id: NodeId) -> u64 {
-        self.now_ns.saturating_add_signed(self.nodes[&id].clock_offset_ns)
+        self.now_ns
+            .saturating_add_signed(self.nodes[&id].clock_offset_ns)
     }
 
     fn next_tick(&self) -> Option<(u64, NodeId)> {
         let due = |(&id, node): (&NodeId, &Node)| {
             let replica = node.replica.as_ref().filter(|_| !node.syncing)?;
             let local_ns = replica.next_deadline_ns();
-            let due_ns = local_ns.saturating_sub(self.clock_of(id)).saturating_add(self.now_ns);
+            let due_ns = local_ns
+                .saturating_sub(self.clock_of(id))
+                .saturating_add(self.now_ns);
             (local_ns != u64::MAX).then_some((due_ns, id))
         };
         self.nodes.iter().filter_map(due).min()
@@ -255,7 +299,11 @@ impl Cluster {
         let event_ns = self.events.first_key_value().map(|(&(at, _), _)| at);
         let tick = self.next_tick();
         let is_tick = tick.is_some_and(|(at, _)| event_ns.is_none_or(|event_ns| at < event_ns));
-        let next_ns = if is_tick { tick.map(|(at, _)| at) } else { event_ns };
+        let next_ns = if is_tick {
+            tick.map(|(at, _)| at)
+        } else {
+            event_ns
+        };
         let Some(next_ns) = next_ns.filter(|&at| at <= limit_ns) else {
             self.now_ns = limit_ns.max(self.now_ns);
             return false;
@@ -266,7 +314,10 @@ impl Cluster {
             let local_ns = self.clock_of(id);
             let node = &self.nodes[&id];
             if let Some(replica) = node.replica.as_ref().filter(|_| !node.syncing) {
-                assert!(replica.next_deadline_ns() > local_ns, "{id} spins: {replica:?}");
+                assert!(
+                    replica.next_deadline_ns() > local_ns,
+                    "{id} spins: {replica:?}"
+                );
             }
         } else if let Some((_, event)) = self.events.pop_first() {
             self.handle(event);
@@ -287,7 +338,9 @@ impl Cluster {
             assert!(
                 self.advance(limit_ns),
                 "not within the limit: {what}; roles {:?}; violations {:?}",
-                self.running().map(|r| (r.id(), r.role(), r.epoch())).collect::<Vec<_>>(),
+                self.running()
+                    .map(|r| (r.id(), r.role(), r.epoch()))
+                    .collect::<Vec<_>>(),
                 self.history.violations
             );
         }
@@ -295,7 +348,9 @@ impl Cluster {
 
     /// The leader of the newest epoch, if it has established its high watermark.
     pub(crate) fn settled_leader(&self) -> Option<NodeId> {
-        let newest = self.running().max_by_key(|r| (r.epoch(), r.role() == Role::Leader))?;
+        let newest = self
+            .running()
+            .max_by_key(|r| (r.epoch(), r.role() == Role::Leader))?;
         let settled = newest.role() == Role::Leader && newest.high_watermark().is_some();
         settled.then_some(newest.id())
     }
@@ -312,7 +367,10 @@ impl Cluster {
     pub(crate) fn write(&mut self, id: NodeId, command: &[u8]) -> Offset {
         let ticket = self.propose(id, command);
         self.run_until("an acknowledged write", 2_000 * MS, |cluster| {
-            matches!(cluster.outcomes.get(&ticket), Some(Outcome::Acknowledged(_)))
+            matches!(
+                cluster.outcomes.get(&ticket),
+                Some(Outcome::Acknowledged(_))
+            )
         });
         match self.outcomes[&ticket] {
             Outcome::Acknowledged(offset) => offset,
@@ -322,15 +380,23 @@ impl Cluster {
 
     #[track_caller]
     pub(crate) fn assert_safe(&mut self) {
-        self.history.check_logs_match(self.nodes.values().map(|node| &node.disk));
-        assert!(self.history.violations.is_empty(), "{:#?}", self.history.violations);
+        self.history
+            .check_logs_match(self.nodes.values().map(|node| &node.disk));
+        assert!(
+            self.history.violations.is_empty(),
+            "{:#?}",
+            self.history.violations
+        );
     }
 
     /// Whether all nodes have the same log and know that all of it is committed.
     pub(crate) fn is_caught_up(&self) -> bool {
-        let Some(leader) = self.settled_leader().map(|id| self.replica(id)) else { return false };
+        let Some(leader) = self.settled_leader().map(|id| self.replica(id)) else {
+            return false;
+        };
         let end = leader.log_end();
-        self.running().all(|r| r.log_end() == end && r.high_watermark() == Some(end))
+        self.running()
+            .all(|r| r.log_end() == end && r.high_watermark() == Some(end))
     }
 
     // Machinery.
@@ -351,7 +417,13 @@ impl Cluster {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Request { from, incarnation, to, correlation, request } => {
+            Event::Request {
+                from,
+                incarnation,
+                to,
+                correlation,
+                request,
+            } => {
                 if self.is_lost(from, to) {
                     return;
                 }
@@ -361,16 +433,34 @@ impl Cluster {
                     return self.send_answer(to, from, incarnation, correlation, answer);
                 }
                 let ticket = Ticket(self.number());
-                self.node(to).callers.insert(ticket, (from, incarnation, correlation));
+                self.node(to)
+                    .callers
+                    .insert(ticket, (from, incarnation, correlation));
                 self.deliver(to, Input::PeerRequest { ticket, request });
             }
-            Event::Answer { from, to, incarnation, correlation, answer } => {
+            Event::Answer {
+                from,
+                to,
+                incarnation,
+                correlation,
+                answer,
+            } => {
                 let lost = self.is_lost(from, to);
                 if !lost && self.nodes[&to].incarnation == incarnation {
-                    self.deliver(to, Input::PeerAnswer { peer: from, correlation, answer });
+                    self.deliver(
+                        to,
+                        Input::PeerAnswer {
+                            peer: from,
+                            correlation,
+                            answer,
+                        },
+                    );
                 }
             }
-            Event::Synced { node: id, incarnation } => {
+            Event::Synced {
+                node: id,
+                incarnation,
+            } => {
                 let node = self.node(id);
                 if node.incarnation != incarnation || node.replica.is_none() {
                     return;
@@ -395,7 +485,16 @@ impl Cluster {
         answer: PeerAnswer,
     ) {
         let delay_ns = self.link_delay_ns();
-        self.schedule(delay_ns, Event::Answer { from, to, incarnation, correlation, answer });
+        self.schedule(
+            delay_ns,
+            Event::Answer {
+                from,
+                to,
+                incarnation,
+                correlation,
+                answer,
+            },
+        );
     }
 
     fn deliver(&mut self, id: NodeId, input: Input) {
@@ -411,7 +510,9 @@ impl Cluster {
     fn drain_inbox(&mut self, id: NodeId) {
         let now_ns = self.clock_of(id);
         for input in std::mem::take(&mut self.node(id).inbox) {
-            let Some(replica) = &mut self.node(id).replica else { return };
+            let Some(replica) = &mut self.node(id).replica else {
+                return;
+            };
             let effects = replica.step(now_ns, input);
             self.carry_out(id, effects);
         }
@@ -424,7 +525,13 @@ impl Cluster {
             node.syncing = true;
             let incarnation = node.incarnation;
             let delay_ns = MS / 10 + self.below(2 * MS);
-            self.schedule(delay_ns, Event::Synced { node: id, incarnation });
+            self.schedule(
+                delay_ns,
+                Event::Synced {
+                    node: id,
+                    incarnation,
+                },
+            );
         }
     }
 
@@ -440,27 +547,54 @@ impl Cluster {
                     self.node(id).disk.append(batch);
                 }
                 Effect::Truncate(end) => self.node(id).disk.truncate(end),
-                Effect::Send { peer, correlation, request } => {
-                    self.hold(id, Held::Send { peer, correlation, request });
+                Effect::Send {
+                    peer,
+                    correlation,
+                    request,
+                } => {
+                    self.hold(
+                        id,
+                        Held::Send {
+                            peer,
+                            correlation,
+                            request,
+                        },
+                    );
                 }
                 Effect::Reply { ticket, response } => {
                     self.hold(id, Held::Reply { ticket, response });
                 }
-                Effect::ReplyFetch { ticket, mut response, from, max_bytes: _ } => {
+                Effect::ReplyFetch {
+                    ticket,
+                    mut response,
+                    from,
+                    max_bytes: _,
+                } => {
                     if let Some(from) = from {
                         response.batches = self.nodes[&id].disk.read(from, self.batches_per_fetch);
                     }
-                    self.release(id, Held::Reply { ticket, response: Response::Fetch(response) });
+                    self.release(
+                        id,
+                        Held::Reply {
+                            ticket,
+                            response: Response::Fetch(response),
+                        },
+                    );
                 }
                 Effect::Proposed { ticket, offset } => {
                     self.outcomes.insert(ticket, Outcome::Appended(offset));
                     self.node(id).uncommitted.insert(offset, ticket);
                 }
                 Effect::Refused { ticket, refusal } => {
-                    let known = self.outcomes.insert(ticket, Outcome::Refused(refusal.reason));
+                    let known = self
+                        .outcomes
+                        .insert(ticket, Outcome::Refused(refusal.reason));
                     assert_eq!(known, None, "refused after it had an outcome");
                 }
-                Effect::ReadReady { ticket, read_offset } => self.note_read(ticket, read_offset),
+                Effect::ReadReady {
+                    ticket,
+                    read_offset,
+                } => self.note_read(ticket, read_offset),
                 Effect::Committed { high_watermark } => self.note_committed(id, high_watermark),
                 Effect::LeadershipLost => {
                     for ticket in std::mem::take(&mut self.node(id).uncommitted).into_values() {
@@ -474,16 +608,30 @@ impl Cluster {
 
     fn hold(&mut self, id: NodeId, held: Held) {
         let node = self.node(id);
-        if node.disk.is_synced() { self.release(id, held) } else { node.held.push(held) }
+        if node.disk.is_synced() {
+            self.release(id, held)
+        } else {
+            node.held.push(held)
+        }
     }
 
     fn release(&mut self, id: NodeId, held: Held) {
         match held {
-            Held::Send { peer, correlation, request } => {
+            Held::Send {
+                peer,
+                correlation,
+                request,
+            } => {
+                self.requests_sent += 1;
                 let delay_ns = self.link_delay_ns();
                 let incarnation = self.nodes[&id].incarnation;
-                let event =
-                    Event::Request { from: id, incarnation, to: peer, correlation, request };
+                let event = Event::Request {
+                    from: id,
+                    incarnation,
+                    to: peer,
+                    correlation,
+                    request,
+                };
                 self.schedule(delay_ns, event);
             }
             Held::Reply { ticket, response } => {
@@ -513,26 +661,41 @@ impl Cluster {
 
     fn note_committed(&mut self, id: NodeId, high_watermark: Offset) {
         let node = self.nodes.get_mut(&id).unwrap();
-        if node.last_high_watermark.is_some_and(|last| high_watermark < last) {
-            self.history.violations.push(format!("{id}: high watermark went back"));
+        if node
+            .last_high_watermark
+            .is_some_and(|last| high_watermark < last)
+        {
+            self.history
+                .violations
+                .push(format!("{id}: high watermark went back"));
         }
         node.last_high_watermark = Some(high_watermark);
-        self.history.note_committed(id, &node.disk, &mut node.checked, high_watermark);
+        self.history
+            .note_committed(id, &node.disk, &mut node.checked, high_watermark);
         let later = node.uncommitted.split_off(&high_watermark);
         for (offset, ticket) in std::mem::replace(&mut node.uncommitted, later) {
             self.hold(id, Held::Acknowledge { ticket, offset });
         }
         // While the replica starts it does not lead unless it is alone.
-        let leads = self.nodes[&id].replica.as_ref().is_some_and(|r| r.role() == Role::Leader);
+        let leads = self.nodes[&id]
+            .replica
+            .as_ref()
+            .is_some_and(|r| r.role() == Role::Leader);
         if leads {
             let disks = self.nodes.values().map(|node| &node.disk);
             let log = &self.nodes[&id].disk.log;
-            self.history.note_leader_high_watermark(id, high_watermark, log, disks);
+            self.history
+                .note_leader_high_watermark(id, high_watermark, log, disks);
         }
     }
 
     fn note_traced(&mut self, id: NodeId, event: &TraceEvent) {
-        if let TraceEvent::RoleChange { role: Role::Leader, epoch_start_offset, .. } = event {
+        if let TraceEvent::RoleChange {
+            role: Role::Leader,
+            epoch_start_offset,
+            ..
+        } = event
+        {
             let disk = &self.nodes[&id].disk;
             assert_eq!(*epoch_start_offset, Some(crate::disk::end_of(&disk.log)));
             self.history.note_elected(id, disk);

@@ -77,7 +77,10 @@ impl Disk {
     /// Up to `count` batches from `from` on, which must be a batch boundary.
     pub(crate) fn read(&self, from: Offset, count: usize) -> Vec<Batch> {
         let first = self.log.partition_point(|batch| batch.base_offset() < from);
-        let boundary = self.log.get(first).map_or(end_of(&self.log), Batch::base_offset);
+        let boundary = self
+            .log
+            .get(first)
+            .map_or(end_of(&self.log), Batch::base_offset);
         assert_eq!(boundary, from, "a read from inside a batch");
         self.log[first..].iter().take(count).cloned().collect()
     }
@@ -89,7 +92,10 @@ impl Disk {
             let last = epochs.last().map_or(Epoch(0), |start| start.epoch);
             if batch.epoch() > last {
                 let start_offset = batch.base_offset();
-                epochs.push(EpochStart { epoch: batch.epoch(), start_offset });
+                epochs.push(EpochStart {
+                    epoch: batch.epoch(),
+                    start_offset,
+                });
             }
         }
         Recovered {

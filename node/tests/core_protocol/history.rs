@@ -35,19 +35,27 @@ impl History {
     pub(crate) fn note_persisted(&mut self, node: NodeId, state: QuorumState) {
         let previous = self.epochs.insert(node, state.epoch).unwrap_or_default();
         if state.epoch < previous {
-            self.violation(format!("{node} went back from epoch {previous} to {}", state.epoch));
+            self.violation(format!(
+                "{node} went back from epoch {previous} to {}",
+                state.epoch
+            ));
         }
         if let Some(leader) = state.leader {
             let known = *self.leaders.entry(state.epoch).or_insert(leader);
             if known != leader {
-                self.violation(format!("epoch {} has leaders {known}, {leader}", state.epoch));
+                self.violation(format!(
+                    "epoch {} has leaders {known}, {leader}",
+                    state.epoch
+                ));
             }
         }
         if let Some(candidate) = state.voted_for {
             let known = *self.votes.entry((node, state.epoch)).or_insert(candidate);
             if known != candidate {
                 let epoch = state.epoch;
-                self.violation(format!("{node} voted for {known} and {candidate} in {epoch}"));
+                self.violation(format!(
+                    "{node} voted for {known} and {candidate} in {epoch}"
+                ));
             }
         }
     }
@@ -62,10 +70,16 @@ impl History {
 
     /// A leader's log must contain everything that was ever committed.
     pub(crate) fn note_elected(&mut self, node: NodeId, disk: &Disk) {
-        let lost = self.committed.iter().zip(0..).find(|&(batch, at)| disk.log.get(at) != Some(batch));
+        let lost = self
+            .committed
+            .iter()
+            .zip(0..)
+            .find(|&(batch, at)| disk.log.get(at) != Some(batch));
         if let Some((batch, _)) = lost {
             let offset = batch.base_offset();
-            self.violation(format!("committed record lost: leader {node} lacks offset {offset}"));
+            self.violation(format!(
+                "committed record lost: leader {node} lacks offset {offset}"
+            ));
         }
     }
 
@@ -78,7 +92,9 @@ impl History {
         high_watermark: Offset,
     ) {
         if high_watermark > end_of(&disk.log) {
-            self.violation(format!("{node}: high watermark {high_watermark} is behind the log"));
+            self.violation(format!(
+                "{node}: high watermark {high_watermark} is behind the log"
+            ));
         }
         while let Some(batch) = disk.log.get(*checked)
             && batch.end_offset() <= high_watermark
@@ -104,10 +120,10 @@ impl History {
         disks: impl ExactSizeIterator<Item = &'a Disk>,
     ) {
         let needed = disks.len() / 2 + 1;
-        let last = log.iter().find(|batch| batch.end_offset() == high_watermark);
-        let holds = |disk: &&Disk| {
-            disk.durable.iter().any(|batch| Some(batch) == last)
-        };
+        let last = log
+            .iter()
+            .find(|batch| batch.end_offset() == high_watermark);
+        let holds = |disk: &&Disk| disk.durable.iter().any(|batch| Some(batch) == last);
         let holding = disks.filter(holds).count();
         if last.is_none() || holding < needed {
             self.violation(format!(
@@ -123,9 +139,18 @@ impl History {
         for (at, left) in logs.iter().enumerate() {
             for right in &logs[at + 1..] {
                 let same = |(left, right): (&Batch, &Batch)| left == right;
-                let common = left.iter().zip(right.iter()).take_while(|&pair| same(pair)).count();
+                let common = left
+                    .iter()
+                    .zip(right.iter())
+                    .take_while(|&pair| same(pair))
+                    .count();
                 let later: BTreeSet<_> = left[common..].iter().map(key).collect();
-                bad.extend(right[common..].iter().map(key).filter(|key| later.contains(key)));
+                bad.extend(
+                    right[common..]
+                        .iter()
+                        .map(key)
+                        .filter(|key| later.contains(key)),
+                );
             }
         }
         for key in bad {

@@ -87,7 +87,11 @@ fn soak(voter_count: i32, seeds: std::ops::Range<u64>) {
         cluster.run_until("a read", 2_000 * MS, |c| c.outcomes.contains_key(&read));
         cluster.assert_safe();
         let leader_epoch = cluster.replica(leader).epoch();
-        assert_eq!(cluster.history.leader_of(leader_epoch), Some(leader), "seed {seed}");
+        assert_eq!(
+            cluster.history.leader_of(leader_epoch),
+            Some(leader),
+            "seed {seed}"
+        );
     }
 }
 
@@ -113,7 +117,11 @@ fn other_sizes_survive_anything_and_recover() {
 fn the_same_run_notices_stale_reads() {
     let noticed = (0..60).any(|seed| {
         let cluster = run(3, seed, Some(Bug::StaleRead));
-        cluster.history.violations.iter().any(|violation| violation.contains("stale read"))
+        cluster
+            .history
+            .violations
+            .iter()
+            .any(|violation| violation.contains("stale read"))
     });
     assert!(noticed);
 }
@@ -124,9 +132,19 @@ fn the_same_seed_gives_the_same_run() {
         let cluster = run(3, seed, None);
         let ends = |id: NodeId| {
             let node = &cluster.nodes[&id];
-            (node.incarnation, node.disk.log.last().map(|batch| (batch.end_offset(), batch.crc())))
+            (
+                node.incarnation,
+                node.disk
+                    .log
+                    .last()
+                    .map(|batch| (batch.end_offset(), batch.crc())),
+            )
         };
-        (cluster.now_ns, cluster.outcomes.clone(), cluster.ids().into_iter().map(ends).collect::<Vec<_>>())
+        (
+            cluster.now_ns,
+            cluster.outcomes.clone(),
+            cluster.ids().into_iter().map(ends).collect::<Vec<_>>(),
+        )
     };
     assert_eq!(fingerprint(5), fingerprint(5));
     assert_ne!(fingerprint(5), fingerprint(6));

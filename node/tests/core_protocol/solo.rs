@@ -38,7 +38,14 @@ impl Solo {
     pub(crate) fn start(configuration: Configuration, recovered: Recovered) -> (Self, Vec<Effect>) {
         let now_ns = 1_000_000 * MS;
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);
-        (Self { replica, now_ns, next_ticket: 1 }, effects)
+        (
+            Self {
+                replica,
+                now_ns,
+                next_ticket: 1,
+            },
+            effects,
+        )
     }
 
     pub(crate) fn step(&mut self, input: Input) -> Vec<Effect> {
@@ -72,11 +79,17 @@ impl Solo {
         response: Response,
     ) -> Vec<Effect> {
         let answer = PeerAnswer::Response(response);
-        self.step(Input::PeerAnswer { peer, correlation, answer })
+        self.step(Input::PeerAnswer {
+            peer,
+            correlation,
+            answer,
+        })
     }
 
     pub(crate) fn flush(&mut self) -> Vec<Effect> {
-        self.step(Input::Flushed { log_end: self.replica.log_end() })
+        self.step(Input::Flushed {
+            log_end: self.replica.log_end(),
+        })
     }
 
     /// A leader of three whose first record is flushed but not yet committed.
@@ -88,9 +101,11 @@ impl Solo {
         let (mut solo, _) = Self::start(configuration(3, bug), recovered);
         let mut effects = Vec::new();
         while solo.replica.role() != Role::Leader {
-            let vote = sends(&effects).into_iter().find_map(|(peer, correlation, request)| {
-                matches!(request, Request::Vote(_)).then_some((peer, correlation))
-            });
+            let vote = sends(&effects)
+                .into_iter()
+                .find_map(|(peer, correlation, request)| {
+                    matches!(request, Request::Vote(_)).then_some((peer, correlation))
+                });
             effects = match vote {
                 Some((peer, correlation)) => {
                     let response = solo.vote_response(true);
@@ -148,12 +163,23 @@ impl Solo {
     pub(crate) fn propose(&mut self, command: &[u8]) -> (Ticket, Vec<Effect>) {
         let ticket = self.ticket();
         let commands = vec![(ticket, command.to_vec())];
-        (ticket, self.step(Input::Propose { timestamp_ms: 0, commands }))
+        (
+            ticket,
+            self.step(Input::Propose {
+                timestamp_ms: 0,
+                commands,
+            }),
+        )
     }
 
     pub(crate) fn read(&mut self) -> (Ticket, Vec<Effect>) {
         let ticket = self.ticket();
-        (ticket, self.step(Input::Read { tickets: vec![ticket] }))
+        (
+            ticket,
+            self.step(Input::Read {
+                tickets: vec![ticket],
+            }),
+        )
     }
 
     /// A successful answer of the leader `PEER` to a fetch.
@@ -173,14 +199,21 @@ impl Solo {
 
 pub(crate) fn sends(effects: &[Effect]) -> Vec<(NodeId, Correlation, &Request)> {
     let send = |effect: &'_ Effect| match effect {
-        Effect::Send { peer, correlation, .. } => Some((*peer, *correlation)),
+        Effect::Send {
+            peer, correlation, ..
+        } => Some((*peer, *correlation)),
         _ => None,
     };
     let requests = effects.iter().filter_map(|effect| match effect {
         Effect::Send { request, .. } => Some(request),
         _ => None,
     });
-    effects.iter().filter_map(send).zip(requests).map(|((p, c), r)| (p, c, r)).collect()
+    effects
+        .iter()
+        .filter_map(send)
+        .zip(requests)
+        .map(|((p, c), r)| (p, c, r))
+        .collect()
 }
 
 /// The answer to `ticket`, and from where records are to be returned with it.
@@ -189,19 +222,26 @@ pub(crate) fn fetch_reply(
     wanted: Ticket,
 ) -> Option<(FetchResponse, Option<Offset>)> {
     effects.iter().find_map(|effect| match effect {
-        Effect::ReplyFetch { ticket, response, from, .. } if *ticket == wanted => {
-            Some((response.clone(), *from))
-        }
-        Effect::Reply { ticket, response: Response::Fetch(response) } if *ticket == wanted => {
-            Some((response.clone(), None))
-        }
+        Effect::ReplyFetch {
+            ticket,
+            response,
+            from,
+            ..
+        } if *ticket == wanted => Some((response.clone(), *from)),
+        Effect::Reply {
+            ticket,
+            response: Response::Fetch(response),
+        } if *ticket == wanted => Some((response.clone(), None)),
         _ => None,
     })
 }
 
 pub(crate) fn vote_reply(effects: &[Effect]) -> VoteResponse {
     let reply = effects.iter().find_map(|effect| match effect {
-        Effect::Reply { response: Response::Vote(response), .. } => Some(response.clone()),
+        Effect::Reply {
+            response: Response::Vote(response),
+            ..
+        } => Some(response.clone()),
         _ => None,
     });
     reply.expect("every vote request is answered at once")
@@ -209,7 +249,10 @@ pub(crate) fn vote_reply(effects: &[Effect]) -> VoteResponse {
 
 pub(crate) fn ready_reads(effects: &[Effect]) -> Vec<(Ticket, Offset)> {
     let ready = effects.iter().filter_map(|effect| match effect {
-        Effect::ReadReady { ticket, read_offset } => Some((*ticket, *read_offset)),
+        Effect::ReadReady {
+            ticket,
+            read_offset,
+        } => Some((*ticket, *read_offset)),
         _ => None,
     });
     ready.collect()
