@@ -1,6 +1,8 @@
 //! Owns the scenario tests of the protocol core, run in a deterministic cluster in memory.
 //! Never opens a socket or a file, and never reads a clock.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod cluster;
 mod disk;
 mod election;

@@ -282,16 +282,16 @@ fn a_single_voter_commits_only_after_its_flush() {
 #[test]
 fn truncation_agrees_with_the_leader_step_by_step() {
     // The log, what the leader says of the epoch it was asked for, where the log ends then.
-    let cases: [(&[(i32, i64)], (i32, i64), i64); 6] = [
-        (&[(1, 0), (2, 5)], (2, 8), 8), // both have epoch 2, the leader's is shorter
-        (&[(1, 0), (2, 5)], (1, 4), 4), // the leader's epoch 1 ends earlier
-        (&[(1, 0), (2, 5)], (1, 9), 5), // the leader's epoch 1 is longer than ours
-        (&[(1, 0), (3, 5)], (2, 7), 5), // we lack the leader's epoch 2 altogether
-        (&[(2, 0)], (1, 6), 0),         // nothing in common
-        (&[(2, 0)], (0, 0), 0),         // the leader's log has nothing so old
+    let cases = [
+        (vec![(1, 0), (2, 5)], (2, 8), 8), // both have epoch 2, the leader's is shorter
+        (vec![(1, 0), (2, 5)], (1, 4), 4), // the leader's epoch 1 ends earlier
+        (vec![(1, 0), (2, 5)], (1, 9), 5), // the leader's epoch 1 is longer than ours
+        (vec![(1, 0), (3, 5)], (2, 7), 5), // we lack the leader's epoch 2 altogether
+        (vec![(2, 0)], (1, 6), 0),         // nothing in common
+        (vec![(2, 0)], (0, 0), 0),         // the leader's log has nothing so old
     ];
     for (epochs, (epoch, end_offset), expected) in cases {
-        let (mut solo, correlation) = follower(epochs, 10);
+        let (mut solo, correlation) = follower(&epochs, 10);
         let diverging_epoch = Some(DivergingEpoch {
             epoch: Epoch(epoch),
             end_offset: Offset(end_offset),
