@@ -609,9 +609,9 @@ impl Cluster {
     fn hold(&mut self, id: NodeId, held: Held) {
         let node = self.node(id);
         if node.disk.is_synced() {
-            self.release(id, held)
+            self.release(id, held);
         } else {
-            node.held.push(held)
+            node.held.push(held);
         }
     }
 

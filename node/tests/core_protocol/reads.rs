@@ -100,6 +100,16 @@ fn a_read_waits_for_the_leaders_first_record_to_be_committed() {
 }
 
 #[test]
+fn a_single_voter_answers_reads_once_its_first_record_is_durable() {
+    let (mut solo, _) = Solo::start(configuration(1, None), node::raft::Recovered::default());
+    let (first, effects) = solo.read();
+    assert!(ready_reads(&effects).is_empty());
+    assert_eq!(ready_reads(&solo.flush()), [(first, Offset(1))]);
+    let (second, effects) = solo.read();
+    assert_eq!(ready_reads(&effects), [(second, Offset(1))]);
+}
+
+#[test]
 fn waiting_reads_are_refused_when_leadership_ends() {
     let mut solo = settled(None);
     let (read, _) = solo.read();
