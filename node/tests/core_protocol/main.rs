@@ -6,7 +6,9 @@
 mod cluster;
 mod disk;
 mod election;
+mod fetching;
 mod history;
+mod machinery;
 mod reads;
 mod replication;
 mod robustness;

@@ -256,7 +256,10 @@ fn a_replica_that_knows_no_leader_finds_one_by_fetching() {
     assert_eq!(solo.replica.role(), Role::Unattached);
     let fetches = sends(&effects);
     assert_eq!(fetches.len(), 1, "one at a time");
-    let (peer, correlation, _) = fetches[0];
+    let (peer, correlation, Request::Fetch(fetch)) = fetches[0] else {
+        panic!("{fetches:?}")
+    };
+    assert_eq!(fetch.read_round, 0, "it has been told of none");
     let mut response = solo.fetched(Vec::new());
     (response.error, response.leader_epoch) = (ErrorCode::FencedLeaderEpoch, Epoch(6));
     solo.answer(peer, correlation, Response::Fetch(response));
