@@ -81,17 +81,10 @@ impl Replica {
             || request.read_round < newest_round
     }
 
-    /// Looks at all waiting fetches again after something changed (KAFKA-14145).
-    pub(super) fn wake_parked(&mut self) {
-        self.answer_parked(|_| false);
-    }
-
-    pub(super) fn answer_overdue_fetches(&mut self) {
+    /// Looks at all waiting fetches again: at the end of each step, so that none misses an append,
+    /// a new high watermark (KAFKA-14145) or a read round, whatever caused it.
+    pub(super) fn answer_parked(&mut self) {
         let now_ns = self.now_ns;
-        self.answer_parked(|parked| is_due(parked.deadline_ns, now_ns));
-    }
-
-    fn answer_parked(&mut self, is_overdue: impl Fn(&Parked) -> bool) {
         let Some(leader) = self.as_leader_mut() else {
             return;
         };
@@ -103,8 +96,9 @@ impl Replica {
                 return false;
             }
             let diverging = self.find_divergence(&parked.request);
-            let answered =
-                diverging.is_some() || is_overdue(parked) || self.can_answer_now(&parked.request);
+            let answered = diverging.is_some()
+                || is_due(parked.deadline_ns, now_ns)
+                || self.can_answer_now(&parked.request);
             if answered {
                 self.reply_fetch(parked.ticket, &parked.request, diverging);
             }

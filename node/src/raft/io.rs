@@ -137,7 +137,8 @@ pub enum Input {
         /// The outcome.
         answer: PeerAnswer,
     },
-    /// Commands to append, all in one batch. Never empty.
+    /// Commands to append, all in one batch as long as they fit. Never empty; each must fit into a
+    /// batch of its own.
     Propose {
         /// Wall-clock time for the batch header; informational only.
         timestamp_ms: i64,
@@ -181,8 +182,9 @@ pub struct ProposalRefusal {
 /// Something that a replica wants done. Effects are carried out in the order given.
 ///
 /// `Persist`, `Append` and `Truncate` must be durable before any later `Send`, `Reply` or client
-/// effect becomes visible outside. `ReplyFetch` may become visible before appended *records* are
-/// durable (never before a `Persist` is): it promises nothing about them.
+/// effect becomes visible outside, and `Persist` before a later `Append` is. `ReplyFetch` may become
+/// visible before appended *records* are durable (never before a `Persist` is): it promises nothing
+/// about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Replace the quorum-state file.

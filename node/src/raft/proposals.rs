@@ -65,7 +65,7 @@ impl Replica {
         }
     }
 
-    /// Appends as few batches as the size limit allows, then lets waiting followers have them.
+    /// Appends as few batches as the size limit allows.
     fn append_commands(&mut self, timestamp_ms: i64, commands: Vec<(Ticket, Vec<u8>)>) {
         let mut rest = commands;
         while !rest.is_empty() {
@@ -82,7 +82,6 @@ impl Replica {
             }
             rest = later;
         }
-        self.wake_parked();
     }
 
     pub(super) fn on_read(&mut self, tickets: Vec<Ticket>) {
@@ -97,9 +96,8 @@ impl Replica {
             return self.release_reads(tickets, read_offset);
         }
         leader.reads.register(tickets);
-        self.serve_confirmed_reads();
         // Followers learn of the new round from the answers to their waiting fetches.
-        self.wake_parked();
+        self.serve_confirmed_reads();
     }
 
     /// Releases reads whose round trip is complete, once it is known what is committed.

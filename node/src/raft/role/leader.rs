@@ -158,7 +158,7 @@ impl Replica {
             self.resign("check quorum");
             return true;
         }
-        self.answer_overdue_fetches();
+        self.answer_parked();
         false
     }
 
@@ -258,6 +258,5 @@ impl Replica {
             self.append_held();
         }
         self.serve_confirmed_reads();
-        self.wake_parked();
     }
 }

@@ -1,0 +1,16 @@
+//! Owns the scenario tests of the protocol core, run in a deterministic cluster in memory.
+//! Never opens a socket or a file, and never reads a clock.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cluster;
+mod disk;
+mod election;
+mod fetching;
+mod history;
+mod machinery;
+mod reads;
+mod replication;
+mod robustness;
+mod soak;
+mod solo;
