@@ -145,8 +145,8 @@ fn run<D: Disk>(script: &[Step], disk: D) -> (Promise, bool) {
     (promise, false)
 }
 
-/// Every crash of `script` on a disk that `layer` makes of the one that crashes, with every state it
-/// can leave.
+/// Every crash of `script` on a disk that `layer` makes of the one that crashes, with every state
+/// it can leave.
 fn for_each_crash<D: Disk>(
     script: &[Step],
     layer: impl Fn(CrashDisk) -> D,
