@@ -101,7 +101,9 @@ fn words(value: &str) -> Vec<String> {
 fn edn(text: &str) -> Vec<Line> {
     let mut plain = String::new();
     for line in text.lines() {
-        plain.push_str(line.split(';').next().unwrap_or(""));
+        let is_comment = |at: &usize| line[..*at].matches('"').count() % 2 == 0;
+        let end = line.match_indices(';').map(|(at, _)| at).find(is_comment);
+        plain.push_str(&line[..end.unwrap_or(line.len())]);
         plain.push(' ');
     }
     let mut lines = Vec::new();
@@ -118,6 +120,9 @@ fn edn(text: &str) -> Vec<Line> {
             };
             Some(rest[..end].to_owned())
         };
+        if field("type").is_none() {
+            continue; // A map inside an operation: details of an error.
+        }
         let (Some(process), Some(kind), Some(function), Some(value)) =
             (field("process"), field("type"), field("f"), field("value"))
         else {
@@ -159,11 +164,7 @@ fn verdicts_agree_with_those_of_others() {
         let text = std::fs::read_to_string(path).unwrap();
         let lines = if *claims { text_log(&text) } else { edn(&text) };
         let operations = operations(&lines, *claims);
-        assert_eq!(
-            operations.is_empty(),
-            text.trim().is_empty(),
-            "{path:?} was not read"
-        );
+        assert_eq!(!lines.is_empty(), text.contains(":invoke"), "{path:?}");
         let started = Instant::now();
         let limits = Limits {
             deadline: Some(started + BUDGET),
