@@ -138,7 +138,8 @@ fn edn(text: &str) -> Vec<Line> {
 }
 
 fn expectations(folder: &Path) -> Vec<(PathBuf, bool, bool)> {
-    let table = std::fs::read_to_string(folder.join("expected.tsv")).unwrap();
+    let table = std::fs::read_to_string(folder.join("expected.tsv"))
+        .expect("the folder holds expected.tsv");
     table
         .lines()
         .filter_map(|line| {

@@ -18,7 +18,7 @@ impl Random {
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound).unwrap()
+        ((mixed ^ (mixed >> 31)) % bound) as usize
     }
 }
 
@@ -145,7 +145,7 @@ impl Cluster {
         if log(&self.nodes[candidate]) < log(&self.nodes[voter]) {
             return;
         }
-        let epoch = self.nodes.iter().map(|node| node.epoch).max().unwrap() + 1;
+        let epoch = self.nodes.iter().map(|node| node.epoch).max().unwrap_or(0) + 1;
         self.vote(candidate, candidate, epoch);
         self.role(candidate, Role::Candidate, None);
         self.vote(voter, candidate, epoch);

@@ -23,7 +23,7 @@ fn history(lines: &[(u64, &str, &str, &str, Value)]) -> Vec<Operation> {
                 line["node"] = "n1".into();
                 line["epoch"] = 1.into();
             }
-            serde_json::from_value(line).unwrap()
+            serde_json::from_value(line).expect("a line of the history format")
         })
         .collect()
 }
@@ -229,9 +229,8 @@ fn long_history(operation_count: usize, key_count: usize) -> Vec<Operation> {
     for round in 0..operation_count / 5 {
         let key = (round / 40) % key_count;
         let mut completions = Vec::new();
-        for thread in 0..5 {
+        for (thread, process) in processes.iter().copied().enumerate() {
             let number = round * 5 + thread;
-            let process = processes[thread];
             let value = json!(number % 7);
             let (f, argument) = match (number * 31 + round) % 5 {
                 0 | 1 => ("read", Value::Null),
@@ -334,12 +333,13 @@ fn recording(history: Vec<Operation>) -> Recording {
         event["node"] = "n1".into();
         event["incarnation"] = 1.into();
         event["epoch"] = 1.into();
-        serde_json::from_value(event).unwrap()
+        serde_json::from_value(event).expect("an event of the trace format")
     });
     Recording {
-        manifest: serde_json::from_value(manifest).unwrap(),
+        manifest: serde_json::from_value(manifest).expect("a manifest"),
         history,
-        schedule: serde_json::from_value(json!({"format_version": 1, "faults": []})).unwrap(),
+        schedule: serde_json::from_value(json!({"format_version": 1, "faults": []}))
+            .expect("a schedule"),
         trace: trace.collect(),
     }
 }

@@ -135,11 +135,12 @@ impl<'a, const W: usize> Space<'a, W> {
             if !is_write || from.spent.writes.contains(operation.slot) {
                 return None;
             }
-            // An absorbed write is taken for its value, or to absorb others.
-            unobserved = state != from.state;
-            if !unobserved && !self.has_pending_write(from) {
+            // An absorbed write is optional, too, so it must change the value, and be observed.
+            // To make room for others it is not needed: one of them can be taken instead.
+            if state == from.state {
                 return None;
             }
+            unobserved = true;
         }
         let mut next = *from;
         next.state = state;
@@ -180,13 +181,6 @@ impl<'a, const W: usize> Space<'a, W> {
         sink(Step::Take(class.operations[member]));
         self.settle(from.state, &mut next, sink);
         Some(next)
-    }
-
-    fn has_pending_write(&self, configuration: &Configuration<W>) -> bool {
-        self.problem
-            .open(configuration.level)
-            .iter()
-            .any(|other| is_pending_write(configuration, other))
     }
 
     /// A write is being taken: every pending write may stand right before it, where nothing can
