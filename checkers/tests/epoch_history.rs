@@ -209,7 +209,8 @@ impl Cluster {
             let log_end = node.end();
             self.emit(follower, TraceDetail::Truncate { log_end });
         }
-        for batch in self.nodes[leader].log[same..].to_vec() {
+        let missing = self.nodes[leader].log[same..].to_vec();
+        for batch in missing {
             self.append(follower, Some(batch));
         }
     }
