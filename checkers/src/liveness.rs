@@ -54,10 +54,9 @@ impl Attempts {
 
 /// Invalid where operations were tried for the whole bound after healing, and none succeeded.
 pub fn check(manifest: &Manifest, schedule: &Schedule, history: &[Operation]) -> CheckerResult {
-    let phases = &manifest.phases;
     let faults_were_asked_for = !schedule.faults.is_empty() || !manifest.options.nemesis.is_empty();
     let origin = if faults_were_asked_for {
-        let Some(healed) = phases.healed else {
+        let Some(healed) = manifest.phases.healed else {
             return finish(
                 Validity::Unknown,
                 0,
@@ -67,8 +66,17 @@ pub fn check(manifest: &Manifest, schedule: &Schedule, history: &[Operation]) ->
         };
         healed
     } else {
-        phases.workload_start.unwrap_or(0)
+        manifest.phases.workload_start.unwrap_or(0)
     };
+    judge(manifest, faults_were_asked_for, origin, history)
+}
+
+fn judge(
+    manifest: &Manifest,
+    faults_were_asked_for: bool,
+    origin: u64,
+    history: &[Operation],
+) -> CheckerResult {
     let moment = if faults_were_asked_for {
         "after healing"
     } else {
@@ -110,7 +118,7 @@ pub fn check(manifest: &Manifest, schedule: &Schedule, history: &[Operation]) ->
                 ))
             ),
         ),
-        _ if phases.interrupted => (
+        _ if manifest.phases.interrupted => (
             Validity::Unknown,
             0,
             format!("the run was interrupted before the cluster had {bound_ms} ms to recover"),
@@ -192,7 +200,7 @@ mod tests {
         lines
     }
 
-    fn judge(manifest: &Manifest, history: &[Operation]) -> CheckerResult {
+    fn verdict_on(manifest: &Manifest, history: &[Operation]) -> CheckerResult {
         let none = Schedule {
             format_version: 1,
             seed: 0,
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn a_success_after_healing_within_the_bound_is_recovery() {
         let manifest = manifest(&["kill"], Some(5000), false);
-        let result = judge(
+        let result = verdict_on(
             &manifest,
             &history(&[(6000, 6100, "info"), (7000, 7400, "ok")]),
         );
@@ -218,12 +226,12 @@ mod tests {
         let failing: Vec<_> = (5..15)
             .map(|s| (s * 1000, s * 1000 + 900, "fail"))
             .collect();
-        let result = judge(&manifest, &history(&failing));
+        let result = verdict_on(&manifest, &history(&failing));
         assert_eq!(result.valid, Validity::Invalid);
         assert_eq!(result.properties["recovery"].valid, Validity::Invalid);
         let mut late = failing;
         late.push((14_950, 15_000, "ok"));
-        let result = judge(&manifest, &history(&late));
+        let result = verdict_on(&manifest, &history(&late));
         assert_eq!(result.valid, Validity::Invalid);
         assert!(result.summary.contains("10.000 s"), "{}", result.summary);
     }
@@ -231,7 +239,7 @@ mod tests {
     #[test]
     fn a_success_of_an_operation_from_before_healing_proves_nothing() {
         let manifest = manifest(&["kill"], Some(5000), false);
-        let result = judge(&manifest, &history(&[(4900, 5100, "ok")]));
+        let result = verdict_on(&manifest, &history(&[(4900, 5100, "ok")]));
         assert_eq!(result.valid, Validity::Unknown);
         assert!(result.summary.contains("no operation was tried"));
     }
@@ -239,12 +247,12 @@ mod tests {
     #[test]
     fn too_short_attempts_conclude_nothing() {
         let short = history(&[(6000, 6100, "info")]);
-        let stopped = judge(&manifest(&["kill"], Some(5000), true), &short);
+        let stopped = verdict_on(&manifest(&["kill"], Some(5000), true), &short);
         assert_eq!(stopped.valid, Validity::Unknown);
         assert!(stopped.summary.contains("interrupted"));
-        let gave_up = judge(&manifest(&["kill"], Some(5000), false), &short);
+        let gave_up = verdict_on(&manifest(&["kill"], Some(5000), false), &short);
         assert_eq!(gave_up.valid, Validity::Unknown);
-        let never_healed = judge(&manifest(&["kill"], None, false), &short);
+        let never_healed = verdict_on(&manifest(&["kill"], None, false), &short);
         assert!(
             never_healed
                 .summary
@@ -256,12 +264,15 @@ mod tests {
     #[test]
     fn without_faults_any_success_will_do() {
         let manifest = manifest(&[], None, false);
-        let result = judge(&manifest, &history(&[(20_000, 20_100, "ok")]));
+        let result = verdict_on(&manifest, &history(&[(20_000, 20_100, "ok")]));
         assert_eq!(result.valid, Validity::Valid);
         let never: Vec<_> = (0..10)
             .map(|s| (s * 1000, s * 1000 + 900, "fail"))
             .collect();
-        assert_eq!(judge(&manifest, &history(&never)).valid, Validity::Invalid);
-        assert_eq!(judge(&manifest, &[]).valid, Validity::Unknown);
+        assert_eq!(
+            verdict_on(&manifest, &history(&never)).valid,
+            Validity::Invalid
+        );
+        assert_eq!(verdict_on(&manifest, &[]).valid, Validity::Unknown);
     }
 }

@@ -60,26 +60,57 @@ pub fn check(schedule: &Schedule, asked_for: &[String]) -> CheckerResult {
             )
         };
     }
-    let without: Vec<&str> = kinds
-        .iter()
-        .filter(|(_, counts)| counts.with_effect == 0)
-        .map(|(kind, _)| *kind)
-        .collect();
-    let unhealed: Vec<&ScheduledFault> = schedule
-        .faults
-        .iter()
-        .filter(|fault| {
-            matches!(
-                fault.outcome,
-                Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
-            ) && fault.healed_at_ms.is_none()
-        })
-        .collect();
+    let unhealed = unhealed(schedule);
     let told = format!(
         "{} of {} had an effect",
         all.with_effect,
         counted(all.asked, "fault")
     );
+    let problems = problems(schedule, &kinds, &unhealed);
+    let mut result = if problems.is_empty() {
+        conclusion(Validity::Valid, source, told)
+    } else {
+        let problems = problems.join("; ");
+        conclusion(Validity::Unknown, source, format!("{problems} ({told})"))
+    };
+    let unhealed_ids: Vec<u64> = unhealed
+        .iter()
+        .take(EVIDENCE_LIST_MAX_COUNT)
+        .map(|fault| fault.id)
+        .collect();
+    result.evidence = json!({
+        "faults": all,
+        "by_kind": kinds,
+        "unhealed": unhealed_ids,
+        "unhealed_count": unhealed.len(),
+    });
+    result
+}
+
+fn unhealed(schedule: &Schedule) -> Vec<&ScheduledFault> {
+    let started = |fault: &&ScheduledFault| {
+        matches!(
+            fault.outcome,
+            Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
+        )
+    };
+    let faults = schedule.faults.iter().filter(started);
+    faults
+        .filter(|fault| fault.healed_at_ms.is_none())
+        .collect()
+}
+
+/// What keeps the faults from being a test, for people.
+fn problems(
+    schedule: &Schedule,
+    kinds: &BTreeMap<&str, Counts>,
+    unhealed: &[&ScheduledFault],
+) -> Vec<String> {
+    let without: Vec<&str> = kinds
+        .iter()
+        .filter(|(_, counts)| counts.with_effect == 0)
+        .map(|(kind, _)| *kind)
+        .collect();
     let mut problems = Vec::new();
     if !without.is_empty() {
         problems.push(format!(
@@ -99,24 +130,7 @@ pub fn check(schedule: &Schedule, asked_for: &[String]) -> CheckerResult {
             }
         ));
     }
-    let mut result = if problems.is_empty() {
-        conclusion(Validity::Valid, source, told)
-    } else {
-        let problems = problems.join("; ");
-        conclusion(Validity::Unknown, source, format!("{problems} ({told})"))
-    };
-    let unhealed_ids: Vec<u64> = unhealed
-        .iter()
-        .take(EVIDENCE_LIST_MAX_COUNT)
-        .map(|fault| fault.id)
-        .collect();
-    result.evidence = json!({
-        "faults": all,
-        "by_kind": kinds,
-        "unhealed": unhealed_ids,
-        "unhealed_count": unhealed.len(),
-    });
-    result
+    problems
 }
 
 /// What is known about the first fault of a kind that came to nothing.

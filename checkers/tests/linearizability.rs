@@ -63,7 +63,16 @@ struct Shape {
     operations: usize,
     values: u64,
     crash_percent: u64,
+    write_percent: u64,
     differs: bool,
+}
+
+/// Multiplies the number of random histories, for longer runs than a test suite can afford.
+fn fuzz_factor() -> u64 {
+    std::env::var("KRAFT_HARNESS_FUZZ_FACTOR")
+        .ok()
+        .and_then(|factor| factor.parse().ok())
+        .unwrap_or(1)
 }
 
 /// Operations of concurrent clients. A hidden register decides most answers, so that about as many
@@ -83,13 +92,15 @@ fn history(random: &mut Random, shape: Shape) -> Vec<Operation> {
             if operations.len() == shape.operations {
                 continue;
             }
-            let action = match random.below(3) {
-                0 => Action::Read(0),
-                1 => Action::Write(value(random)),
-                _ => Action::CompareAndSet {
+            let action = if random.chance(shape.write_percent) {
+                Action::Write(value(random))
+            } else if random.chance(50) {
+                Action::Read(0)
+            } else {
+                Action::CompareAndSet {
                     expected: value(random),
                     new: value(random),
-                },
+                }
             };
             running[client] = Some(operations.len());
             effective.push(false);
@@ -160,11 +171,23 @@ fn prefix(operations: &[Operation], end: u64) -> Vec<Operation> {
         .collect()
 }
 
-fn compare(seed: u64, count: u64, shape: impl Fn(&mut Random) -> Shape) {
+fn random_shape(random: &mut Random, differs: bool) -> Shape {
+    Shape {
+        clients: 2 + random.below(4),
+        operations: 4 + random.below(6) as usize,
+        values: 1 + random.below(3),
+        crash_percent: random.below(60),
+        write_percent: 10 + random.below(60),
+        differs,
+    }
+}
+
+fn compare(seed: u64, differs: bool) {
+    let count = 6000 * fuzz_factor();
     let (mut good, mut bad) = (0, 0);
     for number in 0..count {
         let mut random = Random(seed.wrapping_mul(1 << 32).wrapping_add(number));
-        let shape = shape(&mut random);
+        let shape = random_shape(&mut random, differs);
         let operations = history(&mut random, shape);
         let outcome = search(0, &operations, &Limits::default());
         match &outcome {
@@ -199,24 +222,12 @@ fn compare(seed: u64, count: u64, shape: impl Fn(&mut Random) -> Shape) {
 
 #[test]
 fn agrees_with_brute_force_on_registers_with_unknown_outcomes() {
-    compare(1, 6000, |random| Shape {
-        clients: 2 + random.below(3),
-        operations: 4 + random.below(5) as usize,
-        values: 1 + random.below(3),
-        crash_percent: random.below(60),
-        differs: false,
-    });
+    compare(1, false);
 }
 
 #[test]
 fn agrees_with_brute_force_where_failed_compare_and_sets_are_claims() {
-    compare(2, 6000, |random| Shape {
-        clients: 2 + random.below(3),
-        operations: 4 + random.below(5) as usize,
-        values: 1 + random.below(3),
-        crash_percent: random.below(60),
-        differs: true,
-    });
+    compare(2, true);
 }
 
 #[test]
@@ -229,6 +240,7 @@ fn legal_operations_after_the_end_do_not_change_the_verdict() {
             operations: 12,
             values: 3,
             crash_percent: 15,
+            write_percent: 33,
             differs: false,
         };
         let mut operations = history(&mut random, shape);

@@ -1,9 +1,10 @@
 //! Owns the depth-first order of search, which is the faster one where a legal order exists.
 //! Never recurses: its path is a vector, so deep histories cannot overflow the stack.
 
+use std::collections::BTreeSet;
 use std::mem::size_of;
 
-use super::configuration::{Configuration, Space};
+use super::configuration::{Configuration, Space, Step};
 use super::seen::Seen;
 use super::{Deepest, Ended};
 
@@ -73,8 +74,8 @@ impl<'a, const W: usize> DepthFirst<'a, W> {
 
     /// The operations along the path, found by walking it again.
     fn order(&self) -> Vec<usize> {
-        let mut order = Vec::new();
-        let mut sink = |operation| order.push(operation);
+        let mut steps = Vec::new();
+        let mut sink = |step| steps.push(step);
         let mut configuration = self.space.root(&mut sink);
         for frame in &self.path {
             if self.space.is_goal(&configuration) {
@@ -85,7 +86,20 @@ impl<'a, const W: usize> DepthFirst<'a, W> {
                 .after_move(&configuration, frame.next_move - 1, &mut sink)
                 .expect("every move on the path was legal when it was first made");
         }
-        order
+        let taken: BTreeSet<usize> = steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Take(operation) => Some(*operation),
+                Step::Absorb(_) => None,
+            })
+            .collect();
+        steps
+            .into_iter()
+            .filter_map(|step| match step {
+                Step::Take(operation) => Some(operation),
+                Step::Absorb(operation) => (!taken.contains(&operation)).then_some(operation),
+            })
+            .collect()
     }
 
     pub(super) fn deepest(&self) -> &Deepest {

@@ -10,7 +10,9 @@
 //! * operations are taken only when a completion needs one;
 //! * operations of unknown outcome are optional, interchangeable when equal, and of two
 //!   configurations that differ only in them, the one that used fewer replaces the other;
-//! * an operation of unknown outcome is taken only if the next operation can tell the difference.
+//! * an operation of unknown outcome is taken only if the next operation can tell the difference;
+//! * when any write is taken, all other open writes may stand right before it, unseen, and need no
+//!   place of their own any more, though they may still take one.
 
 mod bits;
 mod configuration;

@@ -1,7 +1,7 @@
 //! Owns the compiled form of a search: completions as levels, open operations, optional operations.
 //! Never searches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::{Action, Operation};
@@ -37,6 +37,8 @@ struct Level {
     open: Range<usize>,
     /// Those invoked since the level before, as a range of `opened`.
     opened: Range<usize>,
+    /// Something that completes later, or never, may observe the value that it leaves behind.
+    matters: bool,
 }
 
 #[derive(Debug)]
@@ -61,6 +63,7 @@ impl Problem {
         };
         problem.add_levels(operations);
         problem.add_optional(operations);
+        problem.find_what_matters();
         problem
     }
 
@@ -109,6 +112,7 @@ impl Problem {
                 deadline,
                 open: open_from..self.open.len(),
                 opened: opened_from..self.opened.len(),
+                matters: true,
             });
             opened_from = self.opened.len();
         }
@@ -148,6 +152,24 @@ impl Problem {
         }
     }
 
+    fn find_what_matters(&mut self) {
+        let mut required: BTreeSet<u32> = self
+            .optional
+            .iter()
+            .filter_map(|class| class.action.requires())
+            .collect();
+        let mut any_value = false;
+        for level in self.levels.iter_mut().rev() {
+            let action = level.deadline.action;
+            level.matters = any_value
+                || action
+                    .produces()
+                    .is_some_and(|value| required.contains(&value));
+            required.extend(action.requires());
+            any_value |= matches!(action, Action::Differs(_));
+        }
+    }
+
     pub(super) fn initial(&self) -> u32 {
         self.initial
     }
@@ -158,6 +180,12 @@ impl Problem {
 
     pub(super) fn deadline(&self, level: usize) -> Open {
         self.levels[level].deadline
+    }
+
+    /// Whether anything can still observe what the operation that completes at the level leaves
+    /// behind, if it is taken only now.
+    pub(super) fn matters_at(&self, level: usize) -> bool {
+        self.levels[level].matters
     }
 
     pub(super) fn deadline_operation(&self, level: usize) -> usize {
@@ -215,7 +243,7 @@ fn useful_optional(operations: &[Operation]) -> Vec<usize> {
         .filter_map(|operation| operation.action.requires())
         .collect();
     loop {
-        let required: std::collections::BTreeSet<u32> = required_by_completed
+        let required: BTreeSet<u32> = required_by_completed
             .iter()
             .copied()
             .chain(

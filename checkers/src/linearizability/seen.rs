@@ -5,22 +5,22 @@ use std::collections::HashMap;
 use std::mem::size_of;
 
 use super::bits::Bits;
-use super::configuration::Configuration;
+use super::configuration::{Configuration, Spent};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<const W: usize> {
     level: usize,
     state: u32,
     unobserved: bool,
-    taken: Bits<W>,
+    done: Bits<W>,
 }
 
-/// For every (level, value, taken) the minimal sets of optional operations used to get there.
+/// For every (level, value, done) the minimal sets of operations spent to get there.
 ///
 /// Only looked up, never iterated, so the order of the hash map cannot show.
 #[derive(Debug)]
 pub(super) struct Seen<const W: usize> {
-    minimal: HashMap<Key<W>, Vec<Bits<W>>>,
+    minimal: HashMap<Key<W>, Vec<Spent<W>>>,
     set_count: u64,
 }
 
@@ -37,17 +37,17 @@ impl<const W: usize> Seen<W> {
             level: configuration.level,
             state: configuration.state,
             unobserved,
-            taken: configuration.taken,
+            done: configuration.done,
         }
     }
 
     /// Remembers the configuration. False when one seen before can do all that this one can.
     pub(super) fn insert(&mut self, configuration: &Configuration<W>) -> bool {
-        let used = configuration.optional;
+        let spent = configuration.spent;
         // Without the duty to be observed, everything is possible that is possible with it.
         if configuration.unobserved
             && let Some(sets) = self.minimal.get(&Self::key(configuration, false))
-            && sets.iter().any(|set| set.is_subset(&used))
+            && sets.iter().any(|set| set.is_subset(&spent))
         {
             return false;
         }
@@ -55,12 +55,12 @@ impl<const W: usize> Seen<W> {
             .minimal
             .entry(Self::key(configuration, configuration.unobserved))
             .or_default();
-        if sets.iter().any(|set| set.is_subset(&used)) {
+        if sets.iter().any(|set| set.is_subset(&spent)) {
             return false;
         }
         let before = sets.len() as u64;
-        sets.retain(|set| !used.is_subset(set));
-        sets.push(used);
+        sets.retain(|set| !spent.is_subset(set));
+        sets.push(spent);
         self.set_count = self.set_count + sets.len() as u64 - before;
         true
     }
@@ -69,15 +69,15 @@ impl<const W: usize> Seen<W> {
     pub(super) fn is_current(&self, configuration: &Configuration<W>) -> bool {
         self.minimal
             .get(&Self::key(configuration, configuration.unobserved))
-            .is_some_and(|sets| sets.contains(&configuration.optional))
+            .is_some_and(|sets| sets.contains(&configuration.spent))
     }
 
     /// Approximate size: the map keeps some space free, and every vector is an allocation.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let entry = size_of::<Key<W>>() + size_of::<Vec<Bits<W>>>() + 1;
+        let entry = size_of::<Key<W>>() + size_of::<Vec<Spent<W>>>() + 1;
         let entries = self.minimal.capacity() as u64 * entry as u64;
         // The allocator rounds up, and vectors of more than one set grow in steps.
-        let set = size_of::<Bits<W>>().max(32) as u64;
+        let set = size_of::<Spent<W>>().max(32) as u64;
         entries + self.set_count * set * 3 / 2
     }
 }
@@ -94,8 +94,11 @@ mod tests {
         Configuration {
             level: 3,
             state: 7,
-            taken: Bits::EMPTY,
-            optional: bits,
+            done: Bits::EMPTY,
+            spent: Spent {
+                optional: bits,
+                writes: Bits::EMPTY,
+            },
             unobserved,
         }
     }
