@@ -29,7 +29,8 @@ pub(crate) fn run_style() -> String {
     for (name, swatch) in outcomes.into_iter().chain(faults) {
         let (light, dark) = (swatch.hex(), swatch.dark);
         style.push_str(&format!(
-            "body:has(#show-{name}:not(:checked)) .plot :is([fill=\"{light}\"],[stroke=\"{light}\"])\
+            "body:has(#show-{name}:not(:checked)) .plot \
+             :is([fill=\"{light}\"],[stroke=\"{light}\"])\
              {{display:none}}\n\
              .key-{name}{{background:{light}}}\n\
              @media (prefers-color-scheme:dark){{.key-{name}{{background:#{dark:06X}}}}}\n"

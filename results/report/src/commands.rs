@@ -3,6 +3,9 @@
 
 use results::manifest::Manifest;
 
+use crate::reading::Run;
+use crate::text::printable;
+
 /// A command line with what it does.
 #[derive(Debug)]
 pub(crate) struct ReproduceCommand {
@@ -12,30 +15,44 @@ pub(crate) struct ReproduceCommand {
     pub(crate) command: String,
 }
 
-/// The ways to repeat the run called `name`, the most exact one first.
-pub(crate) fn reproduce(
-    name: &str,
-    manifest: Option<&Manifest>,
-    fault_count: usize,
-) -> Vec<ReproduceCommand> {
-    let mut commands = vec![ReproduceCommand {
-        purpose: "Repeat the recorded faults against real processes",
-        command: line(&["harness", "replay", name]),
-    }];
-    if let Some(manifest) = manifest {
+impl ReproduceCommand {
+    /// The command cut before each flag; joined with spaces it is the command again.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        let mut parts = Vec::new();
+        let mut rest = self.command.as_str();
+        while let Some(cut) = rest.find(" --") {
+            parts.push(&rest[..cut]);
+            rest = &rest[cut + 1..];
+        }
+        parts.push(rest);
+        parts
+    }
+}
+
+/// The ways to repeat a run, the most exact one first; only those that its recording allows.
+pub(crate) fn reproduce(run: &Run) -> Vec<ReproduceCommand> {
+    let name = printable(&run.name);
+    let mut commands = Vec::new();
+    if run.schedule_is_readable() {
+        commands.push(ReproduceCommand {
+            purpose: "Repeat the recorded faults against real processes",
+            command: line(&["harness", "replay", &name]),
+        });
+    }
+    if let Some(manifest) = &run.manifest {
         commands.push(ReproduceCommand {
             purpose: if manifest.replay_of.is_some() {
                 "Start over from the seed (this run was itself a replay)"
             } else {
                 "Start over from the seed"
             },
-            command: run_line(name, manifest, fault_count),
+            command: run_line(&name, manifest, run.faults.len()),
+        });
+        commands.push(ReproduceCommand {
+            purpose: "Judge this recording again",
+            command: line(&["harness", "analyze", &name]),
         });
     }
-    commands.push(ReproduceCommand {
-        purpose: "Judge this recording again",
-        command: line(&["harness", "analyze", name]),
-    });
     commands
 }
 

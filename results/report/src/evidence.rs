@@ -8,6 +8,7 @@ use crate::text;
 
 /// More rows than this help nobody; the whole evidence is in `verdict.json`.
 const OPERATION_COUNT_MAX: usize = 200;
+const LINE_COUNT_MAX: usize = 20;
 const JSON_BYTES_MAX: usize = 32 * 1024;
 
 /// Evidence laid out for a page.
@@ -68,13 +69,12 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
     for (name, value) in members {
         match (name.as_str(), value) {
             ("explanation", Value::String(text)) => view.explanation = text::printable(text),
-            ("operations", Value::Array(_)) => {}
-            (_, Value::Object(_) | Value::Null) => {}
-            (_, Value::Array(items)) if items.iter().any(Value::is_object) => {}
+            ("operations", Value::Array(items)) if items.iter().any(Value::is_object) => {}
+            (_, Value::Null) => {}
             (_, value) => {
-                let told = text::shortened(&value_text(value), 300);
+                let name = text::printable(&name.replace('_', " "));
                 view.facts
-                    .push((text::printable(&name.replace('_', " ")), told));
+                    .extend(told(value).into_iter().map(|line| (name.clone(), line)));
             }
         }
     }
@@ -85,7 +85,8 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
     operations.sort_by_key(|one| (number(one, "invoked_ns"), number(one, "index")));
     if operations.len() > OPERATION_COUNT_MAX {
         view.omission = format!(
-            "Only the last {OPERATION_COUNT_MAX} of {} operations are shown; all are in verdict.json.",
+            "Only the last {OPERATION_COUNT_MAX} of {} operations are shown; \
+             all are in verdict.json.",
             operations.len()
         );
         operations.drain(..operations.len() - OPERATION_COUNT_MAX);
@@ -141,6 +142,39 @@ fn member(operation: &Value, name: &str) -> String {
         })
 }
 
+/// A member in lines that a person can read: one per element when it is a list of events.
+fn told(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            let mut lines: Vec<_> = items.iter().take(LINE_COUNT_MAX).map(told_line).collect();
+            if items.len() > LINE_COUNT_MAX {
+                lines.push(format!("… and {} more", items.len() - LINE_COUNT_MAX));
+            }
+            lines
+        }
+        value => vec![told_line(value)],
+    }
+}
+
+/// `node n1, epoch 3, time 12.304 s`
+fn told_line(value: &Value) -> String {
+    let Some(members) = value.as_object() else {
+        return text::shortened(&value_text(value), 300);
+    };
+    let words = members
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| {
+            let time_ns = value
+                .as_u64()
+                .filter(|_| name == "time" || name.ends_with("_ns"));
+            let value = time_ns.map_or_else(|| value_text(value), text::moment_ns);
+            let name = name.strip_suffix("_ns").unwrap_or(name).replace('_', " ");
+            format!("{} {value}", text::printable(&name))
+        });
+    text::shortened(&words.collect::<Vec<_>>().join(", "), 300)
+}
+
 /// Numbers stay ungrouped here: they are values and indices, not quantities.
 fn value_text(value: &Value) -> String {
     match value {
@@ -175,7 +209,8 @@ mod tests {
             "operations": [
                 {"index": 12, "process": 7, "f": "read", "value": 5, "invoked_ns": 2000000000u64,
                  "completed_ns": 2500000000u64, "type": "ok", "node": "n1", "epoch": 4},
-                {"index": 10, "process": 2, "f": "write", "value": null, "invoked_ns": 1000000000u64,
+                {"index": 10, "process": 2, "f": "write", "value": null,
+                 "invoked_ns": 1000000000u64,
                  "completed_ns": null, "type": "info"},
             ],
         }))
@@ -210,6 +245,28 @@ mod tests {
         assert_eq!(odd.operations.len(), 1);
         assert!(odd.lanes.is_empty(), "nothing can be drawn without times");
         assert_eq!(odd.facts, [("offset".to_owned(), "1234".to_owned())]);
+    }
+
+    #[test]
+    fn events_inside_the_evidence_are_told_in_one_line_each() {
+        let view = view(&json!({
+            "event": {"node": "n1", "epoch": 3, "time": 12304000000u64, "reason": null},
+            "contradicts": [{"node": "n2", "epoch": 3}, {"node": "n3", "epoch": 3}],
+        }))
+        .unwrap();
+        let facts: Vec<_> = view
+            .facts
+            .iter()
+            .map(|(name, line)| format!("{name}: {line}"))
+            .collect();
+        assert_eq!(
+            facts,
+            [
+                "contradicts: epoch 3, node n2",
+                "contradicts: epoch 3, node n3",
+                "event: epoch 3, node n1, time 12.304 s"
+            ]
+        );
     }
 
     #[test]

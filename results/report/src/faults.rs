@@ -1,4 +1,4 @@
-//! Owns how one fault of the schedule is told to people: what was asked, what it became, what it did.
+//! Owns how a fault is told to people: what was asked, what it became, what it did.
 //! Never knows the vocabulary of faults beyond display; unknown parameters are shown as they are.
 
 use results::schedule::{FaultOutcome, ScheduledFault};
@@ -76,9 +76,7 @@ fn row(fault: &ScheduledFault) -> FaultRow {
 
 /// `shape one-node, style hold`
 fn parameters(parameters: &Map<String, Value>) -> String {
-    let words = parameters
-        .iter()
-        .map(|(name, value)| format!("{} {}", words(name), compact(value)));
+    let words = parameters.iter().map(|(name, value)| quantity(name, value));
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -92,7 +90,7 @@ fn targets(targets: &Map<String, Value>) -> String {
             "clocks" => clocks(value),
             _ => None,
         };
-        parts.push(known.unwrap_or_else(|| format!("{} {}", words(name), compact(value))));
+        parts.push(known.unwrap_or_else(|| quantity(name, value)));
     }
     parts.join("; ")
 }
@@ -150,6 +148,24 @@ fn compact(value: &Value) -> String {
     }
 }
 
+/// `offset −300 ms` for a member `offset_ms`: the unit goes where people expect it.
+fn quantity(name: &str, value: &Value) -> String {
+    let units = [("_ms", "ms"), ("_ns", "ns"), ("_bytes", "bytes")];
+    let split = units
+        .into_iter()
+        .find_map(|(suffix, unit)| Some((name.strip_suffix(suffix)?, unit)));
+    match split {
+        Some((name, unit)) if value.is_number() => {
+            format!(
+                "{} {} {unit}",
+                words(name),
+                compact(value).replace('-', "−")
+            )
+        }
+        _ => format!("{} {}", words(name), compact(value)),
+    }
+}
+
 fn words(name: &str) -> String {
     text::printable(&name.replace('_', " "))
 }
@@ -184,7 +200,8 @@ mod tests {
     fn clocks_and_unknown_targets_are_readable() {
         let told = only_row(
             r#"{"id":1,"trigger":{"at_ms":1},"duration_ms":1,"fault":{"kind":"clock-skew"},
-                "resolved":{"at_ms":2,"clocks":[{"node":"n1","offset_ms":-300,"rate":1.2}],"leader_unknown":true},
+                "resolved":{"at_ms":2,"clocks":[{"node":"n1","offset_ms":-300,"rate":1.2}],
+                "leader_unknown":true},
                 "outcome":"installed"}"#,
         );
         assert_eq!(told.resolved, "n1 −300 ms ×1.2; leader unknown true");
@@ -195,7 +212,8 @@ mod tests {
     #[test]
     fn a_fault_whose_moment_never_came_says_so() {
         let told = only_row(
-            r#"{"id":9,"trigger":{"at_ms":61000},"duration_ms":1,"fault":{"kind":"kill","targets":["n1","n2"]}}"#,
+            r#"{"id":9,"trigger":{"at_ms":61000},"duration_ms":1,
+                "fault":{"kind":"kill","targets":["n1","n2"]}}"#,
         );
         assert_eq!(told.outcome, "never started");
         assert_eq!(told.start, "planned 61.000 s");

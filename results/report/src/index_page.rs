@@ -149,7 +149,10 @@ fn unreadable(store: &Store, runs: &[(RunFolder, Manifest)]) -> Vec<(String, Str
         }
         if let Err(error) = folder.manifest() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            found.push((printable(&name), printable(&error.to_string())));
+            found.push((
+                printable(&name),
+                format!("manifest.json: {}", printable(&reading::reason_of(error))),
+            ));
         }
     }
     found.sort();

@@ -52,7 +52,7 @@ pub(crate) fn render(run: &Run) -> Result<String> {
     }
     let counted = |wanted: CaseOutcome| cases.iter().filter(|one| one.outcome == wanted).count();
     let manifest = run.manifest.as_ref();
-    let repeat = commands::reproduce(&run.name, manifest, run.faults.len());
+    let repeat = commands::reproduce(run);
     let repeat: Vec<_> = repeat.into_iter().map(|one| one.command).collect();
     let suite = Suite {
         name: printable(&run.name),

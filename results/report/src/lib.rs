@@ -1,4 +1,4 @@
-//! Owns what people see of stored runs: plots, HTML reports, the index of runs, the local web server.
+//! Owns what people see of stored runs: plots, reports, the index of runs, the web server.
 //! Never changes a verdict and never runs anything: all it knows comes out of run folders.
 
 mod assets;

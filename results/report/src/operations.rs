@@ -252,8 +252,10 @@ mod tests {
     #[test]
     fn clock_samples_come_from_nemesis_lines() {
         let operations = operations(&[
-            r#"{"index":0,"time":5,"process":"nemesis","type":"info","f":"clock-offsets","value":{"n1":-300.2,"n2":"?"}}"#,
-            r#"{"index":1,"time":6,"process":"nemesis","type":"info","f":"start-kill","value":{"n1":1}}"#,
+            r#"{"index":0,"time":5,"process":"nemesis","type":"info",
+                "f":"clock-offsets","value":{"n1":-300.2,"n2":"?"}}"#,
+            r#"{"index":1,"time":6,"process":"nemesis","type":"info",
+                "f":"start-kill","value":{"n1":1}}"#,
         ]);
         assert_eq!(operations.clock_samples.len(), 1);
         assert_eq!(operations.clock_samples[0].1["n1"], -300.2);

@@ -1,4 +1,4 @@
-//! Owns reading a run folder for display: everything readable is kept, everything unreadable is named.
+//! Owns reading a run folder for display: the readable is kept, the unreadable is named.
 //! Never fails because of one damaged file, and never decides anything about the run.
 
 use std::path::Path;
@@ -89,6 +89,12 @@ impl Run {
         run
     }
 
+    /// Whether the schedule is known, be it empty.
+    pub(crate) fn schedule_is_readable(&self) -> bool {
+        let mut damaged = self.damages.iter();
+        !damaged.any(|damage| damage.file == "schedule.json")
+    }
+
     /// The last moment that anything in the recording speaks of, in nanoseconds since the start.
     pub(crate) fn end_ns(&self) -> u64 {
         let finished = self.manifest.as_ref().and_then(|run| run.phases.finished);
@@ -129,7 +135,7 @@ fn required<T>(read: results::Result<T>, file: &str, damages: &mut Vec<Damage>) 
 }
 
 /// The reason alone: the file is named next to it, and its absolute path says nothing to a reader.
-fn reason_of(error: results::Error) -> String {
+pub(crate) fn reason_of(error: results::Error) -> String {
     match error {
         results::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             "missing".into()

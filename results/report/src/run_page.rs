@@ -38,6 +38,7 @@ struct RunPage {
     commands: Vec<ReproduceCommand>,
     checkers: Vec<CheckerCard>,
     faults: Vec<FaultRow>,
+    schedule_readable: bool,
     toggles: Vec<Toggle>,
     pictures: Vec<Picture>,
     numbers: Vec<NumberRow>,
@@ -119,9 +120,10 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         verdict: verdict_of(&run),
         facts: facts(&run),
         notices: notices(&run),
-        commands: commands::reproduce(&printable(&run.name), manifest, run.faults.len()),
+        commands: commands::reproduce(&run),
         checkers: run.verdict.as_ref().map(checkers).unwrap_or_default(),
         faults: faults::rows(&run.faults),
+        schedule_readable: run.schedule_is_readable(),
         toggles: pictures::toggles(&run),
         pictures,
         numbers: numbers::rows(&run.operations),
@@ -190,7 +192,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("nodes", options.nodes.to_string()),
         ("clients", options.concurrency.to_string()),
         ("rate", rate),
-        ("time", text::duration_ms(options.time_ms)),
+        ("workload time", text::duration_ms(options.time_ms)),
         ("seed", manifest.seed.to_string()),
         ("world", manifest.world.clone()),
         (
@@ -229,7 +231,8 @@ fn notices(run: &Run) -> Vec<String> {
         notices.push("No client operation was recorded.".to_owned());
     } else if ok_count == 0 {
         notices.push(format!(
-            "Not one of {} operations succeeded, so this run says next to nothing about the cluster.",
+            "Not one of {} operations succeeded, so this run says next to nothing about \
+             the cluster.",
             text::count(total as u64)
         ));
     }

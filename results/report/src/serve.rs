@@ -1,4 +1,4 @@
-//! Owns the local web server over a run store: the list of runs, reports, and the files beside them.
+//! Owns the local web server over a run store: list of runs, reports, files beside them.
 //! Never serves anything outside the store, and never writes anything but rendered reports.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Owns the life of one node during a run as its trace tells it: states, epochs, elections, downtime.
+//! Owns the life of one node as its trace tells it: states, epochs, elections, downtime.
 //! Never checks whether the nodes' stories agree with each other.
 
 use std::borrow::Cow;
@@ -114,8 +114,8 @@ impl NodeTimeline {
         }
     }
 
-    /// Takes the next line of the trace. Only the fields that a timeline needs are looked at, because
-    /// a trace holds hundreds of thousands of lines.
+    /// Takes the next line of the trace. Only the fields that a timeline needs are looked at,
+    /// because a trace holds hundreds of thousands of lines.
     pub(crate) fn take_line(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         self.event_count += 1;
@@ -185,7 +185,7 @@ impl NodeTimeline {
         self.current = Some((time_ns, state));
     }
 
-    /// Closes the last state at the end of the run, or at the kill that the node never came back from.
+    /// Closes the last state at the end of the run, or at a kill without return.
     pub(crate) fn finish(&mut self, end_ns: u64) {
         let last_kill = self.kills_ns.iter().copied().max().unwrap_or(0);
         if last_kill > 0 && last_kill >= self.last_event_ns && self.current.is_some() {
@@ -215,7 +215,8 @@ mod tests {
 
     fn event(time: u64, epoch: i32, rest: &str) -> String {
         format!(
-            r#"{{"time":{time},"node":"n1","incarnation":1,"seq":0,"epoch":{epoch},"event":{rest}}}"#
+            r#"{{"time":{time},"node":"n1","incarnation":1,"seq":0,"epoch":{epoch},
+                "event":{rest}}}"#
         )
     }
 

@@ -1,4 +1,4 @@
-//! Owns drawing of shapes and text into an SVG document; the only place that knows the plotting library.
+//! Owns drawing of shapes into an SVG document; only here is the plotting library known.
 //! Never knows what a shape means.
 
 use plotters::coord::Shift;

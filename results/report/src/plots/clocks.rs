@@ -52,6 +52,7 @@ pub(crate) fn clocks(backdrop: &Backdrop, samples: &[ClockSample]) -> Result<Str
             .map(|tick| (y(tick), label_ms(tick)))
             .collect();
         frame.value_axis(&labels)?;
+        let mut ends: Vec<(i32, i32, Vec<&str>)> = Vec::new();
         for (name, swatch) in names.iter().zip(swatches) {
             let mut line: Vec<_> = samples
                 .iter()
@@ -66,9 +67,16 @@ pub(crate) fn clocks(backdrop: &Backdrop, samples: &[ClockSample]) -> Result<Str
             }
             if let Some(last) = last {
                 canvas.dot(last, 3, swatch, 1.0)?;
-                let beside = (last.0 - 6, last.1 - 9);
-                canvas.text(beside, name, 11, swatch, Align::Right)?;
+                match ends.iter_mut().find(|(_, y, _)| (*y - last.1).abs() <= 12) {
+                    Some((_, _, together)) => together.push(name),
+                    None => ends.push((last.0, last.1, vec![name])),
+                }
             }
+        }
+        // Clocks that agree end in the same place and share a label.
+        for (x, y, together) in ends {
+            let label = crate::text::shortened(&together.join(", "), 40);
+            canvas.text((x - 6, y - 9), &label, 11, palette::INK, Align::Right)?;
         }
         frame.phase_marks()
     })

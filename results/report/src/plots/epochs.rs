@@ -32,6 +32,8 @@ pub(crate) struct NodeLane {
     pub(crate) epochs: Vec<(f64, i32)>,
     /// Moments in seconds at which it was elected.
     pub(crate) elected_s: Vec<f64>,
+    /// Kinds of fault aimed at this node alone, with start and end in seconds.
+    pub(crate) faults: Vec<(String, f64, f64)>,
 }
 
 /// Draws the plot.
@@ -96,6 +98,11 @@ fn draw_lane(
             let swatch = palette::state(span.state);
             canvas.rectangle((from, bar_top), (to, bar_bottom), swatch, 1.0)?;
         }
+    }
+    for (kind, from_s, to_s) in &lane.faults {
+        let from = (frame.x(*from_s), bar_bottom + 1);
+        let to = (frame.x(*to_s).max(from.0 + 2), bar_bottom + 4);
+        canvas.rectangle(from, to, palette::fault(kind), 1.0)?;
     }
     narrow.dedup();
     for (from, state) in narrow {

@@ -1,4 +1,4 @@
-//! Owns what all plots share: the time axis, value axes, fault lanes and shading, phase marks, legend.
+//! Owns what all plots share: axes, fault lanes and shading, phase marks, legend.
 //! Never draws data.
 
 use super::canvas::{Align, Canvas, Pixel, PlotError};

@@ -1,4 +1,4 @@
-//! Owns the latency plot: single operations while they are few, quantiles over time when they are many.
+//! Owns the latency plot: single operations while they are few, quantiles when they are many.
 //! Never hides a failed or unknown operation: those are drawn as points in both forms.
 
 use std::collections::BTreeSet;

@@ -99,9 +99,9 @@ fn all() -> Vec<Swatch> {
 pub(crate) fn dark_rules(scope: &str) -> String {
     let rules = all().into_iter().map(|swatch| {
         let (light, dark) = (swatch.hex(), swatch.dark);
-        format!(
-            "{scope}[fill=\"{light}\"]{{fill:#{dark:06X}}}{scope}[stroke=\"{light}\"]{{stroke:#{dark:06X}}}\n"
-        )
+        let fill = format!("{scope}[fill=\"{light}\"]{{fill:#{dark:06X}}}");
+        let stroke = format!("{scope}[stroke=\"{light}\"]{{stroke:#{dark:06X}}}");
+        format!("{fill}{stroke}\n")
     });
     rules.collect()
 }

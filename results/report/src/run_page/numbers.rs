@@ -60,10 +60,10 @@ pub(crate) struct FileLink {
 }
 
 pub(crate) fn rows(operations: &Operations) -> Vec<NumberRow> {
-    let numbers = operations.numbers().into_iter();
+    let numbers = operations.numbers();
     // The total is the last row, so it is kept when there are too many functions to list.
-    let surplus = operations.numbers().len().saturating_sub(ROW_COUNT_MAX);
-    let rows = numbers.skip(surplus).map(|row| NumberRow {
+    let surplus = numbers.len().saturating_sub(ROW_COUNT_MAX);
+    let rows = numbers.into_iter().skip(surplus).map(|row| NumberRow {
         function: text::shortened(&printable(&row.function), 40),
         ok: text::count(row.ok_count),
         fail: text::count(row.fail_count),

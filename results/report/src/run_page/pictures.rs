@@ -40,7 +40,7 @@ pub(crate) fn draw(run: &Run) -> Vec<Picture> {
         .nodes
         .iter()
         .filter(|node| node.event_count > 0)
-        .map(lane)
+        .map(|node| lane(node, &run.faults, backdrop.end_s))
         .collect();
     let samples = samples(run);
 
@@ -105,7 +105,6 @@ fn backdrop(run: &Run) -> Backdrop {
     let phases = run.manifest.as_ref().map(|run| &run.phases);
     let marks = phases.map(|phases| {
         [
-            (phases.workload_start, "workload starts"),
             (phases.workload_end, "workload ends"),
             (phases.healed, "healed"),
             (phases.recovered, "recovered"),
@@ -162,7 +161,7 @@ fn points(run: &Run) -> Vec<LatencyPoint> {
     points.collect()
 }
 
-fn lane(node: &NodeTimeline) -> NodeLane {
+fn lane(node: &NodeTimeline, faults: &[ScheduledFault], end_s: f64) -> NodeLane {
     let seconds = |time_ns: u64| time_ns as f64 / 1e9;
     let spans = node.spans.iter().map(|span| StateSpan {
         from_s: seconds(span.from_ns),
@@ -181,7 +180,25 @@ fn lane(node: &NodeTimeline) -> NodeLane {
             .iter()
             .map(|(at_ns, _)| seconds(*at_ns))
             .collect(),
+        faults: faults
+            .iter()
+            .filter(|fault| is_aimed_at(fault, &node.node))
+            .filter_map(|fault| span(fault, end_s))
+            .filter(|span| span.applied)
+            .map(|span| (span.kind, span.from_s, span.to_s))
+            .collect(),
     }
+}
+
+/// Whether a fault names the node itself; links between nodes are nobody's own.
+fn is_aimed_at(fault: &ScheduledFault, node: &str) -> bool {
+    let Some(resolved) = &fault.resolved else {
+        return false;
+    };
+    let list = |name: &str| resolved.targets.get(name).and_then(|list| list.as_array());
+    let named = list("nodes").is_some_and(|nodes| nodes.iter().any(|target| target == node));
+    let clocks = list("clocks");
+    named || clocks.is_some_and(|clocks| clocks.iter().any(|clock| clock["node"] == node))
 }
 
 fn samples(run: &Run) -> Vec<ClockSample> {

@@ -1,4 +1,4 @@
-//! Owns synthetic recordings for the tests of the report: run folders as a real run would leave them.
+//! Owns synthetic recordings for the tests: run folders as a real run would leave them.
 //! Never runs a cluster.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
@@ -111,9 +111,7 @@ pub fn history(count: u64, seed: u64) -> String {
         ));
         let ending = match kind {
             "ok" => format!(r#","node":"n{node}","epoch":{}"#, second / 8 + 1),
-            "fail" => {
-                r#","error":{"kind":"NOT_LEADER_OR_FOLLOWER","message":"n2 does not lead"}"#.into()
-            }
+            "fail" => r#","error":{"kind":"NOT_LEADER_OR_FOLLOWER","message":"not here"}"#.into(),
             _ => r#","error":{"kind":"timeout","message":"no answer"}"#.into(),
         };
         // A process has one operation at a time.
@@ -141,7 +139,8 @@ pub fn clock_lines() -> String {
             0.0
         };
         let value = json!({"n1": skew, "n2": 0.3, "n3": if second > 20 {450.0} else {-0.2}});
-        let line = json!({"index": 900_000 + second, "time": second * SECOND_NS, "process": "nemesis",
+        let line = json!({"index": 900_000 + second, "time": second * SECOND_NS,
+            "process": "nemesis",
             "type": "info", "f": "clock-offsets", "value": value});
         writeln!(text, "{line}").unwrap();
     }
@@ -149,131 +148,72 @@ pub fn clock_lines() -> String {
 }
 
 pub fn schedule() -> Value {
-    json!({"format_version": 1, "seed": 42, "faults": [
-        {"id": 1, "trigger": {"at_ms": 5000}, "duration_ms": 3000,
-         "fault": {"kind": "partition", "shape": "one-node", "target": "leader"},
-         "resolved": {"at_ms": 5003, "cut": [["n1","n2"],["n2","n1"],["n1","n3"],["n3","n1"],["n4","n1"]]},
-         "outcome": "installed", "healed_at_ms": 8004, "effect": {"bytes_held": 18233}},
-        {"id": 2, "trigger": {"at_ms": 14000}, "duration_ms": 2000, "fault": {"kind": "kill", "targets": "one"},
-         "resolved": {"at_ms": 14002, "nodes": ["n2"]}, "outcome": "installed", "healed_at_ms": 16010,
-         "effect": {"down_ms": 2008}},
-        {"id": 3, "trigger": {"at_ms": 18000}, "duration_ms": 8000, "fault": {"kind": "clock-skew", "targets": "one", "offset_ms": -300, "rate": 1.2},
-         "resolved": {"at_ms": 18001, "clocks": [{"node": "n1", "offset_ms": -300, "rate": 1.2}]}, "outcome": "installed",
-         "healed_at_ms": 26000, "effect": {"skew_ms": -620}},
-        {"id": 4, "trigger": {"at_ms": 20000}, "duration_ms": 4000, "fault": {"kind": "pause", "targets": "leader"},
-         "resolved": {"at_ms": 20004, "nodes": ["n4"]}, "outcome": "installed", "healed_at_ms": 24010,
-         "effect": {"stopped_ms": 0}},
-        {"id": 5, "trigger": {"at_ms": 25000}, "duration_ms": 2000, "fault": {"kind": "kill", "targets": "all"},
-         "outcome": "skipped", "reason": "would leave no majority"},
-        {"id": 6, "trigger": {"at_ms": 61000}, "duration_ms": 2000, "fault": {"kind": "pause", "targets": "one"}}]})
+    serde_json::from_str(include_str!("../data/schedule.json")).unwrap()
 }
 
 /// A trace of `node` with `filler` uninteresting events; n2 is killed and comes back.
 pub fn trace(node: u64, filler: u64) -> String {
-    let name = format!("n{node}");
-    let mut events: Vec<(u64, i32, Value)> = vec![(
-        300_000_000 + node * 10_000_000,
-        0,
-        json!({"event": "started", "role": "unattached", "log_start": 0, "log_end": 0, "last_epoch": 0}),
-    )];
-    let leaders = [
-        (700_000_000, 1, 1),
-        (5_700_000_000, 2, 3),
-        (14_800_000_000, 3, 2),
-        (20_900_000_000, 4, 5),
-    ];
-    for (at, epoch, leader) in leaders {
+    const MS: u64 = 1_000_000;
+    let mut events: Vec<(u64, i32, Value)> = Vec::new();
+    let role = |role: &str| json!({"event": "role-change", "role": role});
+    let started = |role: &str, log_end: u64| {
+        let mut event = json!({"event": "started", "role": role, "log_end": log_end});
+        event["log_start"] = 0.into();
+        event["last_epoch"] = 0.into();
+        event
+    };
+    events.push(((300 + node * 10) * MS, 0, started("unattached", 0)));
+    let elections = [(700, 1, 1), (5_700, 2, 3), (14_800, 3, 2), (20_900, 4, 5)];
+    for (at_ms, epoch, leader) in elections {
         if leader == node {
-            events.push((
-                at - 90_000_000,
-                epoch - 1,
-                json!({"event": "role-change", "role": "prospective"}),
-            ));
-            events.push((
-                at - 45_000_000,
-                epoch,
-                json!({"event": "role-change", "role": "candidate"}),
-            ));
-            events.push((
-                at,
-                epoch,
-                json!({"event": "role-change", "role": "leader", "epoch_start_offset": 4}),
-            ));
-        } else if !(node == 2 && epoch == 3) {
-            let seen = at + 20_000_000 + node * 1_000_000;
-            events.push((
-                seen,
-                epoch,
-                json!({"event": "role-change", "role": "follower", "leader": format!("n{leader}")}),
-            ));
+            events.push(((at_ms - 90) * MS, epoch - 1, role("prospective")));
+            events.push(((at_ms - 45) * MS, epoch, role("candidate")));
+            events.push((at_ms * MS, epoch, role("leader")));
+        } else {
+            events.push(((at_ms + 20 + node) * MS, epoch, role("follower")));
         }
-    }
-    if node == 2 {
-        events.retain(|(at, ..)| !(14_000_000_000..16_000_000_000).contains(at));
-        events.push((16_100_000_000, 3, json!({"event": "started", "role": "follower", "log_start": 0, "log_end": 900, "last_epoch": 2})));
     }
     for number in 0..filler {
-        let at = 900_000_000 + number * 29 * SECOND_NS / filler;
-        if !(node == 2 && (14_000_000_000..16_100_000_000).contains(&at)) {
-            let epoch = match at / 1_000_000 {
-                0..5700 => 1,
-                5700..14_800 => 2,
-                14_800..20_900 => 3,
-                _ => 4,
-            };
-            events.push((
-                at,
-                epoch,
-                json!({"event": "high-watermark", "high_watermark": number, "log_end": number + 1}),
-            ));
-        }
+        let at = 900 * MS + number * 29 * SECOND_NS / filler;
+        let epoch = match at / MS {
+            0..5_700 => 1,
+            5_700..14_800 => 2,
+            14_800..20_900 => 3,
+            _ => 4,
+        };
+        let mark = json!({"event": "high-watermark", "high_watermark": number, "log_end": number});
+        events.push((at, epoch, mark));
+    }
+    if node == 2 {
+        events.retain(|(at, ..)| !(14_000 * MS..16_100 * MS).contains(at));
+        events.push((16_100 * MS, 3, started("follower", 900)));
     }
     events.sort_by_key(|(at, ..)| *at);
     let mut text = String::new();
     for (seq, (time, epoch, detail)) in events.into_iter().enumerate() {
-        let mut line =
-            json!({"time": time, "node": name, "incarnation": 1, "seq": seq, "epoch": epoch});
-        line.as_object_mut()
-            .unwrap()
-            .extend(detail.as_object().unwrap().clone());
+        let mut line = detail;
+        line["time"] = time.into();
+        line["node"] = format!("n{node}").into();
+        line["incarnation"] = if node == 2 && time > 16 * SECOND_NS {
+            2
+        } else {
+            1
+        }
+        .into();
+        line["seq"] = seq.into();
+        line["epoch"] = epoch.into();
         writeln!(text, "{line}").unwrap();
     }
     text
 }
 
 pub fn valid_verdict() -> Verdict {
-    serde_json::from_value(json!({"valid": true,
-        "summary": "valid: 4 812 operations on 12 keys were linearizable, and the cluster recovered in 0.7 s",
-        "checkers": {
-            "linearizable": {"valid": true, "source": "Herlihy & Wing 1990", "summary": "12 keys, all linearizable."},
-            "epoch-history": {"valid": true, "summary": "All properties held.", "source": "KIP-595", "properties": {
-                "I1": {"valid": true, "title": "At most one leader per epoch.", "source": "KIP-595", "checked": 4120},
-                "I5": {"valid": true, "title": "Epochs never go back.", "checked": 9}}},
-            "stats": {"valid": true, "summary": "4 812 ok, 210 fail, 31 info.", "evidence": {"ok": 4812, "fail": 210}}}}))
-    .unwrap()
+    serde_json::from_str(include_str!("../data/valid-verdict.json")).unwrap()
 }
 
+/// A stale read on key 3, as the linearizability checker reports it.
 pub fn invalid_verdict() -> Verdict {
-    let s = SECOND_NS;
-    serde_json::from_value(json!({"valid": false,
-        "summary": "not linearizable: on key 3 the read by process 7 on n1 at 12.341 s returned 4, but 5 was written and acknowledged before it began",
-        "checkers": {
-            "linearizable": {"valid": false, "source": "Herlihy & Wing 1990; search of Wing & Gong 1993, Lowe 2017",
-                "summary": "1 of 12 keys is not linearizable.",
-                "evidence": {"key": "3", "failing_index": 1412, "possible_states": [5], "shortest_failing_prefix": 1413,
-                    "explanation": "read by process 7 on n1 at 12.341 s returned 4, but 5 was written and acknowledged before it began",
-                    "operations": [
-                        {"index": 1412, "process": 7, "f": "read", "value": 4, "invoked_ns": 12*s+341_000_000, "completed_ns": 12*s+349_000_000, "type": "ok", "node": "n1", "epoch": 4},
-                        {"index": 1396, "process": 2, "f": "write", "value": 4, "invoked_ns": 12*s+281_000_000, "completed_ns": 12*s+301_000_000, "type": "ok", "node": "n3", "epoch": 5},
-                        {"index": 1399, "process": 14, "f": "cas", "value": [4, 9], "invoked_ns": 12*s+290_000_000, "completed_ns": null, "type": "info", "node": null, "epoch": null},
-                        {"index": 1403, "process": 3, "f": "write", "value": 5, "invoked_ns": 12*s+311_000_000, "completed_ns": 12*s+333_000_000, "type": "ok", "node": "n3", "epoch": 5},
-                        {"index": 1405, "process": 2, "f": "read", "value": 5, "invoked_ns": 12*s+320_000_000, "completed_ns": 12*s+336_000_000, "type": "ok", "node": "n3", "epoch": 5}]}},
-            "epoch-history": {"valid": "unknown", "summary": "One property was never exercised.", "source": "KIP-595", "properties": {
-                "I1": {"valid": true, "title": "At most one leader per epoch.", "source": "KIP-595", "checked": 412},
-                "K2": {"valid": "unknown", "title": "The high watermark never retracts.", "checked": 0, "summary": "never exercised"}}},
-            "nemesis": {"valid": true, "summary": "4 faults installed, 3 with effect, 1 skipped.", "evidence": {"installed": 4}},
-            "node-logs": {"valid": true, "summary": "No node refused to start."}}}))
-    .unwrap()
+    serde_json::from_str(include_str!("../data/invalid-verdict.json")).unwrap()
 }
 
 /// A complete run in `store`.

@@ -1,0 +1,408 @@
+//! Reports of synthetic recordings: whole, failed, unfinished, empty, damaged, hostile and large.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use results::store::{RunFolder, Store};
+use results_report::{ReportError, render_index, render_run};
+use serde_json::json;
+
+use common::{assert_well_formed, read};
+
+fn store() -> (tempfile::TempDir, Store) {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path().join("runs"));
+    (root, store)
+}
+
+fn rendered(folder: &RunFolder) -> String {
+    render_run(folder).unwrap();
+    read(folder.path(), "index.html")
+}
+
+/// The page without its tags, with entities resolved as far as these tests need.
+fn text_of(html: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for character in html.chars() {
+        match character {
+            '<' => inside = true,
+            '>' if inside => inside = false,
+            character if !inside => text.push(character),
+            _ => {}
+        }
+    }
+    text.replace("&#39;", "'").replace("&#38;", "&")
+}
+
+#[test]
+fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "register-all-42", 2000, &common::valid_verdict());
+    let html = rendered(&folder);
+    let text = text_of(&html);
+    assert!(html.contains(r#"<header class="verdict valid">"#));
+    assert!(text.contains("4 812 operations on 12 keys were linearizable"));
+    assert!(text.contains("harness replay register-all-42"));
+    let run = "harness run --workload register --nemesis partition-random,kill --nodes 5 \
+               --concurrency 10 --rate 200 --time 30 --interval 4.5 --seed 42";
+    assert!(text.contains(run), "{text}");
+    assert!(!html.contains("What could not be read"));
+    assert!(html.contains(r#"<a href="nodes/n1/trace.jsonl">"#));
+    assert!(html.contains(r#"<a href="nodes/n1/node.log">"#));
+
+    for plot in ["latency.svg", "rate.svg", "epochs.svg", "clock-skew.svg"] {
+        let svg = read(folder.path(), plot);
+        assert_well_formed(&svg);
+        assert!(svg.contains("#3"), "{plot} names the faults");
+        assert!(svg.contains("healed"), "{plot} marks the phases");
+        assert!(svg.contains("prefers-color-scheme:dark"));
+        assert!(html.contains(&format!("<a href=\"{plot}\">")));
+    }
+    let epochs = read(folder.path(), "epochs.svg");
+    for word in ["leader", "candidate", "down", "elected", "n5"] {
+        assert!(epochs.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn verdict_comes_first_then_the_way_to_repeat_then_the_evidence() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 100, &common::invalid_verdict());
+    let html = rendered(&folder);
+    let places = [
+        "class=\"verdict invalid\"",
+        "id=\"reproduce\"",
+        "id=\"checkers\"",
+        "id=\"faults\"",
+        "id=\"plots\"",
+        "id=\"operations\"",
+        "id=\"files\"",
+    ]
+    .map(|part| {
+        html.find(part)
+            .unwrap_or_else(|| panic!("{part} is missing"))
+    });
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn a_linearizability_violation_is_shown_operation_by_operation() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 100, &common::invalid_verdict());
+    let html = rendered(&folder);
+    let first_card = html.find("class=\"card checker").unwrap();
+    assert!(
+        html[first_card..].starts_with("class=\"card checker invalid\""),
+        "worst first"
+    );
+    assert_eq!(html.matches("<tr class=\"failing\">").count(), 1);
+    let lines = ["1396", "1399", "1403", "1405", "1412"].map(|line| {
+        html.find(&format!("<td class=\"number\">{line}</td>"))
+            .unwrap()
+    });
+    assert!(lines.is_sorted(), "operations are in order of time");
+    let start = html.find("<svg class=\"lanes\"").unwrap();
+    let end = start + html[start..].find("</svg>").unwrap() + "</svg>".len();
+    let lanes = &html[start..end];
+    assert_well_formed(lanes);
+    assert_eq!(lanes.matches("class=\"lane\"").count(), 4);
+    assert_eq!(lanes.matches("<rect class=\"bar ok failing\"").count(), 1);
+    assert_eq!(lanes.matches("<rect class=\"bar info open\"").count(), 1);
+    assert!(html.contains("never exercised"));
+}
+
+#[test]
+fn every_fault_has_its_row() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 100, &common::valid_verdict());
+    let text = text_of(&rendered(&folder));
+    for told in [
+        "n1 ↔ n2, n1 ↔ n3, n4 → n1",
+        "bytes held 18\u{202f}233",
+        "n1 −300 ms ×1.2",
+        "would leave no majority",
+        "never started",
+        "planned 61.000 s",
+        "stopped 0 ms",
+    ] {
+        assert!(text.contains(told), "{told}");
+    }
+}
+
+#[test]
+fn a_half_finished_run_still_gets_its_report() {
+    let (_root, store) = store();
+    let folder = store.create_run("half").unwrap();
+    let mut manifest = common::manifest("half", 9);
+    manifest.ended = None;
+    folder.write_manifest(&manifest).unwrap();
+    let torn = common::history(50, 1) + "{\"index\":100,\"ti";
+    std::fs::write(folder.history_path(), torn).unwrap();
+    std::fs::write(folder.schedule_path(), common::schedule().to_string()).unwrap();
+    let text = text_of(&rendered(&folder));
+    assert!(text.contains("no verdict"));
+    assert!(text.contains("interrupted before its recording was judged"));
+    assert!(text.contains("the last line (101) was cut off"), "{text}");
+    assert!(text.contains("No node left a trace"));
+    assert!(text.contains("harness replay half"));
+    assert!(folder.path().join("latency.svg").exists());
+    assert!(!folder.path().join("epochs.svg").exists());
+    assert!(!folder.path().join("clock-skew.svg").exists());
+    let junit = read(folder.path(), "junit.xml");
+    assert_well_formed(&junit);
+    assert!(junit.contains("errors=\"1\"") && junit.contains("no verdict"));
+}
+
+#[test]
+fn damage_in_one_file_does_not_hide_the_others() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 100, &common::valid_verdict());
+    let trace = common::trace(3, 20).replacen("\"event\"", "\"ev", 1);
+    std::fs::write(folder.trace_path("n3"), trace).unwrap();
+    std::fs::write(folder.schedule_path(), "{\"format_version\":1}").unwrap();
+    std::fs::write(folder.manifest_path(), "{").unwrap();
+    let html = rendered(&folder);
+    let text = text_of(&html);
+    assert!(text.contains("nodes/n3/trace.jsonl: line 1:"), "{text}");
+    assert!(text.contains("schedule.json: line 1:") && text.contains("`faults`"));
+    assert!(text.contains("manifest.json: line 1:"));
+    assert!(text.contains("nothing is known about faults"));
+    assert!(
+        !text.contains("harness replay"),
+        "a run without schedule cannot be replayed"
+    );
+    assert!(
+        html.contains("<header class=\"verdict valid\">"),
+        "the verdict is not touched"
+    );
+    assert!(read(folder.path(), "epochs.svg").contains("n3"));
+
+    std::fs::write(folder.verdict_path(), "{\"valid\":tr").unwrap();
+    let text = text_of(&rendered(&folder));
+    assert!(text.contains("verdict.json could not be read"));
+}
+
+#[test]
+fn an_empty_folder_and_a_missing_one_are_told_apart() {
+    let (_root, store) = store();
+    let folder = store.create_run("empty").unwrap();
+    let text = text_of(&rendered(&folder));
+    assert!(text.contains("no verdict") && text.contains("No client operation was recorded"));
+    assert!(text.contains("history.jsonl: missing"));
+    assert!(text.contains("cannot be repeated"));
+    let missing = RunFolder::at(store.root().join("nowhere"));
+    let error = render_run(&missing).unwrap_err();
+    assert!(matches!(error, ReportError::NoFolder(_)), "{error}");
+}
+
+#[test]
+fn a_run_in_which_nothing_succeeded_says_so() {
+    let (_root, store) = store();
+    let folder = store.create_run("bad").unwrap();
+    folder.write_manifest(&common::manifest("bad", 1)).unwrap();
+    let mut lines = String::new();
+    for number in 0..20u64 {
+        for (step, kind) in ["invoke", "fail"].into_iter().enumerate() {
+            let line = json!({"index": 2 * number + step as u64, "process": number, "type": kind,
+                "f": "read", "time": number * 1000 + step as u64 * 500});
+            lines.push_str(&format!("{line}\n"));
+        }
+    }
+    std::fs::write(folder.history_path(), lines).unwrap();
+    let text = text_of(&rendered(&folder));
+    assert!(
+        text.contains("Not one of 20 operations succeeded"),
+        "{text}"
+    );
+    assert_well_formed(&read(folder.path(), "latency.svg"));
+}
+
+#[test]
+fn hostile_strings_stay_text() {
+    const HOSTILE: &str = "</script><script>alert(1)</script>\"'&\u{1}<img src=x onerror=alert(2)>";
+    let (_root, store) = store();
+    let name = "x'\"><script>alert(3)<";
+    let mut verdict = common::invalid_verdict();
+    verdict.summary = HOSTILE.into();
+    let checker = verdict.checkers.get_mut("linearizable").unwrap();
+    checker.summary = HOSTILE.into();
+    checker.evidence["key"] = HOSTILE.into();
+    checker.evidence["explanation"] = HOSTILE.into();
+    checker.evidence["operations"][0]["f"] = HOSTILE.into();
+    checker.evidence["operations"][1]["process"] = HOSTILE.into();
+    let folder = common::complete_run(&store, name, 50, &verdict);
+    let mut manifest = common::manifest(HOSTILE, 1);
+    manifest.options.workload = HOSTILE.into();
+    manifest.options.bug = Some(HOSTILE.into());
+    manifest.environment.command = vec![HOSTILE.into()];
+    folder.write_manifest(&manifest).unwrap();
+    let mut schedule = common::schedule();
+    schedule["faults"][0]["fault"]["kind"] = HOSTILE.into();
+    schedule["faults"][0]["reason"] = HOSTILE.into();
+    schedule["faults"][1]["resolved"]["nodes"] = json!([HOSTILE]);
+    std::fs::write(folder.schedule_path(), schedule.to_string()).unwrap();
+    let mut history = common::history(10, 1);
+    history.push_str(
+        &json!({"index": 99, "time": 5, "process": 77, "type": "invoke", "f": HOSTILE}).to_string(),
+    );
+    history.push('\n');
+    history.push_str(
+        &json!({"index": 98, "time": 5, "process": "nemesis", "type": "info", "f": "clock-offsets",
+        "value": {HOSTILE: 3.0}})
+        .to_string(),
+    );
+    std::fs::write(folder.history_path(), history).unwrap();
+
+    let html = rendered(&folder);
+    render_index(&store).unwrap();
+    let index = read(store.root(), "index.html");
+    for page in [&html, &index] {
+        assert_eq!(page.matches("<script>").count(), 1, "only our own script");
+        assert_eq!(page.matches("</script>").count(), 1);
+        assert!(!page.contains("<img"));
+        assert!(
+            page.contains("alert(1)") || page.contains("alert(3)"),
+            "the text itself is shown"
+        );
+    }
+    assert!(index.contains("href=\"x%27%22%3E%3Cscript%3Ealert%283%29%3C/index.html\""));
+    for file in ["junit.xml", "latency.svg", "epochs.svg", "clock-skew.svg"] {
+        assert_well_formed(&read(folder.path(), file));
+    }
+    assert!(text_of(&html).contains("harness replay "));
+}
+
+#[test]
+fn pages_load_nothing_and_run_only_their_own_script() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::invalid_verdict());
+    let html = rendered(&folder);
+    render_index(&store).unwrap();
+    for page in [html, read(store.root(), "index.html")] {
+        assert!(page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"));
+        assert!(page.contains("sha256-"));
+        assert!(!page.contains("unsafe-inline") && !page.contains(" style=\""));
+        let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"));
+        for attribute in [" src=", " onclick=", " onload=", "@import", "url("] {
+            assert!(!page.contains(attribute), "{attribute}");
+        }
+    }
+}
+
+#[test]
+fn junit_has_one_case_per_checker() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::invalid_verdict());
+    render_run(&folder).unwrap();
+    let junit = read(folder.path(), "junit.xml");
+    assert_well_formed(&junit);
+    assert!(
+        junit.contains(r#"tests="4" failures="1" errors="1" skipped="0""#),
+        "{junit}"
+    );
+    assert_eq!(junit.matches("<testcase ").count(), 4);
+    assert!(
+        junit.contains(r#"<failure type="invalid" message="1 of 12 keys is not linearizable.">"#)
+    );
+    assert!(junit.contains("K2 unknown"));
+    assert!(junit.contains("harness replay one"));
+}
+
+#[test]
+fn many_operations_become_quantiles_and_a_small_page() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "big", 50_000, &common::valid_verdict());
+    let started = Instant::now();
+    let html = rendered(&folder);
+    // Generous for unoptimised code on a busy machine: it guards against quadratic work.
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(html.len() < 1_000_000, "{} bytes", html.len());
+    let latency = read(folder.path(), "latency.svg");
+    assert!(latency.contains("p99") && latency.contains("quantiles"));
+    let circles = latency.matches("<circle").count();
+    assert!(circles < 200, "no mark per operation: {circles}");
+    let history = read(folder.path(), "history.jsonl");
+    let ok_count = history.matches("\"type\":\"ok\"").count();
+    let told = format!("{}\u{202f}{:03}", ok_count / 1000, ok_count % 1000);
+    assert!(
+        text_of(&html).contains(&told),
+        "{told} ok operations in the table"
+    );
+}
+
+#[test]
+fn rendering_twice_gives_the_same_bytes_and_leaves_the_recording_alone() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 500, &common::invalid_verdict());
+    let before = [
+        "manifest.json",
+        "history.jsonl",
+        "schedule.json",
+        "verdict.json",
+    ]
+    .map(|file| read(folder.path(), file));
+    let first = rendered(&folder);
+    assert_eq!(first, rendered(&folder));
+    let after = [
+        "manifest.json",
+        "history.jsonl",
+        "schedule.json",
+        "verdict.json",
+    ]
+    .map(|file| read(folder.path(), file));
+    assert_eq!(before, after);
+}
+
+#[test]
+fn the_index_lists_all_runs_newest_first() {
+    let (_root, store) = store();
+    render_index(&store).unwrap();
+    assert!(read(store.root(), "index.html").contains("No runs yet"));
+
+    let folder = common::complete_run(&store, "older", 200, &common::invalid_verdict());
+    render_run(&folder).unwrap();
+    let half = store.create_run("newer").unwrap();
+    let mut manifest = common::manifest("newer", 77);
+    manifest.started += chrono::TimeDelta::hours(1);
+    manifest.ended = None;
+    manifest.options.bug = Some("vote-not-persisted".into());
+    half.write_manifest(&manifest).unwrap();
+    std::fs::write(half.history_path(), common::history(30, 2)).unwrap();
+    std::fs::create_dir(store.root().join("rubbish")).unwrap();
+
+    render_index(&store).unwrap();
+    let html = read(store.root(), "index.html");
+    let text = text_of(&html);
+    assert!(text.contains("no verdict (interrupted)"));
+    assert!(text.contains("vote-not-persisted"));
+    assert!(text.contains("rubbish: manifest.json: missing"));
+    let newer = html.find("href=\"newer/index.html\"").unwrap();
+    assert!(newer < html.find("href=\"older/index.html\"").unwrap());
+    assert!(
+        !html.contains("href=\"latest/"),
+        "the link is not a run of its own"
+    );
+
+    let counted = |folder: &RunFolder| {
+        let history = read(folder.path(), "history.jsonl");
+        let ok = history
+            .lines()
+            .filter(|line| line.contains("\"type\":\"ok\""));
+        ok.count()
+    };
+    for folder in [&folder, &half] {
+        let expected = format!(
+            "data-label=\"ok\" class=\"number\" data-key=\"{}\"",
+            counted(folder)
+        );
+        assert!(html.contains(&expected), "{expected}");
+    }
+}

@@ -1,0 +1,225 @@
+//! The web server over a store: what it serves, and what it must never serve.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use results::store::Store;
+
+struct Served {
+    root: tempfile::TempDir,
+    store: Store,
+    address: SocketAddr,
+    client: reqwest::Client,
+    server: tokio::task::JoinHandle<results_report::Result<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn served() -> Served {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path().join("runs"));
+    common::complete_run(&store, "one", 100, &common::invalid_verdict());
+    std::fs::write(root.path().join("secret.txt"), "SECRET").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(results_report::serve(store.clone(), listener));
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(30))
+        .build()
+        .unwrap();
+    Served {
+        root,
+        store,
+        address,
+        client,
+        server,
+    }
+}
+
+impl Served {
+    async fn get(&self, path: &str) -> (StatusCode, String, String) {
+        let url = format!("http://{}{path}", self.address);
+        let answer = self.client.get(url).send().await.unwrap();
+        let header = |name: &str| {
+            let value = answer
+                .headers()
+                .get(name)
+                .map(|value| value.to_str().unwrap().to_owned());
+            value.unwrap_or_default()
+        };
+        assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+        assert!(
+            header("content-security-policy").contains("default-src 'none'"),
+            "{path}"
+        );
+        let (status, kind) = (answer.status(), header("content-type"));
+        (status, kind, answer.text().await.unwrap())
+    }
+
+    /// Sends a request line as it is: clients tidy up paths, attackers do not.
+    async fn raw(&self, path: &str) -> String {
+        let (address, path) = (self.address, path.to_owned());
+        let exchange = tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let patience = Some(Duration::from_secs(30));
+            stream.set_read_timeout(patience).unwrap();
+            write!(
+                stream,
+                "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            String::from_utf8_lossy(&answer).into_owned()
+        });
+        exchange.await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_list_of_runs_is_always_fresh() {
+    let served = served().await;
+    let (status, kind, page) = served.get("/").await;
+    assert_eq!(
+        (status, kind.as_str()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
+    assert!(page.contains("href=\"one/index.html\"") && !page.contains("href=\"two/"));
+    common::complete_run(&served.store, "two", 10, &common::valid_verdict());
+    assert!(
+        served
+            .get("/index.html")
+            .await
+            .2
+            .contains("href=\"two/index.html\"")
+    );
+}
+
+#[tokio::test]
+async fn a_report_is_rendered_on_request_and_again_when_the_verdict_changes() {
+    let served = served().await;
+    let (status, kind, page) = served.get("/one/").await;
+    assert_eq!(
+        (status, kind.as_str()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
+    assert!(page.contains("verdict invalid"));
+    let (status, _, page) = served.get("/latest/index.html").await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(page.contains("verdict invalid"));
+
+    // File times may be as coarse as the kernel's tick.
+    std::thread::sleep(Duration::from_millis(50));
+    let folder = served.store.find("one").unwrap();
+    folder.write_verdict(&common::valid_verdict()).unwrap();
+    assert!(
+        served
+            .get("/one/index.html")
+            .await
+            .2
+            .contains("verdict valid")
+    );
+}
+
+#[tokio::test]
+async fn files_come_with_types_that_cannot_run() {
+    let served = served().await;
+    let page = served.store.root().join("one/nodes/n1/page.html");
+    std::fs::write(page, "<script>alert(1)</script>").unwrap();
+    served.get("/one/").await;
+    for (path, expected) in [
+        ("/one/latency.svg", "image/svg+xml"),
+        ("/one/manifest.json", "application/json"),
+        ("/one/history.jsonl", "text/plain; charset=utf-8"),
+        ("/one/nodes/n1/node.log", "text/plain; charset=utf-8"),
+        ("/one/nodes/n1/page.html", "text/plain; charset=utf-8"),
+        ("/one/junit.xml", "application/xml"),
+    ] {
+        let (status, kind, content) = served.get(path).await;
+        assert_eq!(
+            (status, kind.as_str()),
+            (StatusCode::OK, expected),
+            "{path}"
+        );
+        assert!(!content.is_empty());
+    }
+    assert_eq!(
+        served.get("/one/nothing.txt").await.0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(served.get("/nothing/").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(served.get("/one/nodes/").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn nothing_outside_the_store_is_served() {
+    let served = served().await;
+    let link = |target: &std::path::Path, name: &str| {
+        std::os::unix::fs::symlink(target, served.store.root().join(name)).unwrap();
+    };
+    link(&served.root.path().join("secret.txt"), "one/file-link.txt");
+    link(served.root.path(), "folder-link");
+    std::fs::write(served.root.path().join("index.html"), "SECRET").unwrap();
+    link(std::path::Path::new("/"), "one/root-link");
+    for path in [
+        "/../secret.txt",
+        "/one/../../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/one/%2e%2e/%2e%2e/secret.txt",
+        "/%2e%2e%2fsecret.txt",
+        "/..%2fsecret.txt",
+        "/..%5csecret.txt",
+        "/%252e%252e/secret.txt",
+        "//../secret.txt",
+        "/one/file-link.txt",
+        "/folder-link/secret.txt",
+        "/folder-link/",
+        "/folder-link/index.html",
+        "/one/root-link/etc/hostname",
+        "/one/.hidden",
+        "/%00",
+        "/%ff",
+        "/%",
+    ] {
+        let answer = served.raw(path).await;
+        assert!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
+        assert!(!answer.contains("SECRET"), "{path}");
+    }
+    let inside = served.raw("/one/manifest.json").await;
+    assert!(
+        inside.starts_with("HTTP/1.1 200"),
+        "the same request works inside: {inside}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_can_be_written() {
+    let served = served().await;
+    let url = format!("http://{}/one/", served.address);
+    for method in [
+        reqwest::Method::POST,
+        reqwest::Method::PUT,
+        reqwest::Method::DELETE,
+    ] {
+        let answer = served
+            .client
+            .request(method, &url)
+            .body("x")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let head = served.client.head(&url).send().await.unwrap();
+    assert_eq!(head.status(), StatusCode::OK);
+}
