@@ -52,7 +52,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a node and run it until SIGTERM or SIGINT.
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, args_override_self = true)]
     Start(Box<StartArguments>),
 }
 
@@ -485,6 +485,13 @@ mod tests {
             let message = rejected(more);
             assert!(message.contains(named), "{more:?}: {message}");
         }
+    }
+
+    #[test]
+    fn a_repeated_option_counts_as_given_last_and_peers_add_up() {
+        let start = parse(&["--seed=1", "--peer=2=http://a:2", "--seed=2", "--peer=3=http://a:3"]);
+        let start = start.unwrap();
+        assert_eq!((start.seed, start.peers.len()), (Some(2), 2));
     }
 
     #[test]
