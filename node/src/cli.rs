@@ -333,7 +333,12 @@ fn report_to_people(node: NodeId) {
         .with_max_level(tracing::Level::INFO)
         .try_init();
     std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload_as_str().unwrap_or("an unknown failure");
+        let payload = panic.payload();
+        let message = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("an unknown failure");
         let location = panic
             .location()
             .map_or_else(String::new, |at| format!(" (at {at})"));
@@ -489,7 +494,12 @@ mod tests {
 
     #[test]
     fn a_repeated_option_counts_as_given_last_and_peers_add_up() {
-        let start = parse(&["--seed=1", "--peer=2=http://a:2", "--seed=2", "--peer=3=http://a:3"]);
+        let start = parse(&[
+            "--seed=1",
+            "--peer=2=http://a:2",
+            "--seed=2",
+            "--peer=3=http://a:3",
+        ]);
         let start = start.unwrap();
         assert_eq!((start.seed, start.peers.len()), (Some(2), 2));
     }

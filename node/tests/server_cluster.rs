@@ -1,5 +1,6 @@
 //! Owns the tests of three node processes together: election, replication, loss of the leader.
 //! Never looks inside the processes.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod server_support;
 
@@ -46,10 +47,18 @@ impl Cluster {
         let mut command = start_command();
         command.arg(format!("--id={}", at + 1));
         command.arg(format!("--listen=127.0.0.1:{}", self.ports[at]));
-        for (peer, port) in self.ports.iter().enumerate().filter(|(peer, _)| *peer != at) {
+        for (peer, port) in self
+            .ports
+            .iter()
+            .enumerate()
+            .filter(|(peer, _)| *peer != at)
+        {
             command.arg(format!("--peer={}=http://127.0.0.1:{port}", peer + 1));
         }
-        command.args(&self.options).arg("--data").arg(directory.join("data"));
+        command
+            .args(&self.options)
+            .arg("--data")
+            .arg(directory.join("data"));
         self.nodes[at] = Some(Node::try_start(command, &directory)?);
         Ok(())
     }
@@ -91,7 +100,9 @@ impl Cluster {
 
     async fn write(&self, at: usize, key: &str, value: Value) -> Option<(u16, Value)> {
         let url = self.url(at, &format!("/registers/{key}"));
-        ask(self.client.put(url).json(&json!({"value": value}))).await.ok()
+        ask(self.client.put(url).json(&json!({"value": value})))
+            .await
+            .ok()
     }
 
     /// Writes through whoever leads, until it is acknowledged.
@@ -150,14 +161,22 @@ async fn three_nodes_survive_the_loss_of_every_leader() {
         assert_ne!(successor, leader);
         assert!(cluster.quorum(successor).await.unwrap()["epoch"].as_i64() > epoch);
         for (key, value) in &written {
-            assert_eq!(cluster.read_anywhere(key).await, *value, "round {round}, key {key}");
+            assert_eq!(
+                cluster.read_anywhere(key).await,
+                *value,
+                "round {round}, key {key}"
+            );
         }
         cluster.write_anywhere("meanwhile", json!(round)).await;
         cluster.restart(leader);
         cluster.agree().await;
     }
     for (key, value) in &written {
-        assert_eq!(cluster.read_anywhere(key).await, *value, "at the end, key {key}");
+        assert_eq!(
+            cluster.read_anywhere(key).await,
+            *value,
+            "at the end, key {key}"
+        );
     }
     assert_eq!(cluster.read_anywhere("meanwhile").await, json!(2));
 }
@@ -173,7 +192,10 @@ async fn followers_name_the_leader() {
         (!body["leader"].is_null()).then_some(body)
     })
     .await;
-    assert_eq!(body["leader"], json!({"id": leader + 1, "url": cluster.url(leader, "")}));
+    assert_eq!(
+        body["leader"],
+        json!({"id": leader + 1, "url": cluster.url(leader, "")})
+    );
     assert_eq!(body["error"]["code"], "NOT_LEADER_OR_FOLLOWER");
 }
 
@@ -189,7 +211,11 @@ async fn a_leader_that_stops_in_an_orderly_way_hands_over() {
     assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
     cluster.leader().await;
     // Had the followers not been told, they would have waited for their fetch timeout.
-    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(cluster.read_anywhere("a").await, json!(1));
 }
 
@@ -211,10 +237,18 @@ async fn a_leader_without_followers_is_honest() {
         let error = &body["error"];
         match error["code"].as_str().unwrap() {
             "REQUEST_TIMED_OUT" | "LEADERSHIP_LOST" => {
-                assert_eq!((status, &error["outcome"]), (504, &json!("unknown")), "{body}");
+                assert_eq!(
+                    (status, &error["outcome"]),
+                    (504, &json!("unknown")),
+                    "{body}"
+                );
             }
             "NOT_LEADER_OR_FOLLOWER" => {
-                assert_eq!((status, &error["outcome"]), (421, &json!("refused")), "{body}");
+                assert_eq!(
+                    (status, &error["outcome"]),
+                    (421, &json!("refused")),
+                    "{body}"
+                );
             }
             other => panic!("{other}: {body}"),
         }
@@ -232,7 +266,11 @@ async fn what_a_deposed_leader_had_in_its_log_is_unknown() {
         cluster.kill(at);
     }
     let (status, body) = cluster.write(leader, "a", json!(2)).await.unwrap();
-    assert_eq!((status, &body["error"]["code"]), (504, &json!("LEADERSHIP_LOST")), "{body}");
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (504, &json!("LEADERSHIP_LOST")),
+        "{body}"
+    );
     assert_eq!(body["error"]["outcome"], "unknown");
     assert!(body["epoch"].is_i64());
 }
@@ -276,5 +314,10 @@ async fn measure_sequential_writes() {
     }
     latencies.sort();
     let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
-    println!("writes: p50 {:?}, p90 {:?}, p99 {:?}", at(0.5), at(0.9), at(0.99));
+    println!(
+        "writes: p50 {:?}, p90 {:?}, p99 {:?}",
+        at(0.5),
+        at(0.9),
+        at(0.99)
+    );
 }

@@ -1,5 +1,6 @@
 //! Owns the tests of what ties a node process to a harness: control socket and death of the parent.
 //! Never lets another process inherit a test's end of the socket.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod server_support;
 
@@ -38,8 +39,16 @@ fn controlled(directory: &Path) -> (Node, Control) {
     let (stream, theirs) = UnixStream::pair().unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$@\" 9<&0 </dev/null", "sh", env!("CARGO_BIN_EXE_kraft-node")]);
-    command.arg("start").args(QUICK).stdin(Stdio::from(OwnedFd::from(theirs)));
+    command.args([
+        "-c",
+        "exec \"$@\" 9<&0 </dev/null",
+        "sh",
+        env!("CARGO_BIN_EXE_kraft-node"),
+    ]);
+    command
+        .arg("start")
+        .args(QUICK)
+        .stdin(Stdio::from(OwnedFd::from(theirs)));
     command.args(["--id=1", "--listen=127.0.0.1:0", "--control-fd=9", "--data"]);
     let node = Node::start(
         {
@@ -85,7 +94,10 @@ async fn the_clock_can_be_bent_and_restored() {
     leader_status(&mut control).await;
     let answer = control.ask(r#"{"id":2,"command":"clock","offset_ms":-300,"rate":1.5}"#);
     assert_eq!((&answer["id"], &answer["ok"]), (&json!(2), &json!(true)));
-    assert_eq!(answer["clock"], json!({"offset_ms": -300, "rate": 1.5, "skew_ms": -300.0}));
+    assert_eq!(
+        answer["clock"],
+        json!({"offset_ms": -300, "rate": 1.5, "skew_ms": -300.0})
+    );
     eventually("the drift shows", async || {
         let status = control.ask(r#"{"id":3,"command":"status"}"#);
         (status["clock"]["skew_ms"].as_f64()? > -290.0).then_some(())
@@ -96,7 +108,10 @@ async fn the_clock_can_be_bent_and_restored() {
     let answer = control.ask(r#"{"id":5,"command":"clock","offset_ms":-3600000,"rate":1}"#);
     assert_eq!(answer["ok"], true, "{answer}");
     let answer = control.ask(r#"{"id":6,"command":"clock","offset_ms":0,"rate":1}"#);
-    assert_eq!(answer["clock"], json!({"offset_ms": 0, "rate": 1.0, "skew_ms": 0.0}));
+    assert_eq!(
+        answer["clock"],
+        json!({"offset_ms": 0, "rate": 1.0, "skew_ms": 0.0})
+    );
     let request = client().put(node.url("/registers/a")).body("{\"value\":1}");
     assert_eq!(ask(request).await.unwrap().0, 200, "it works as before");
 }
@@ -115,8 +130,17 @@ async fn what_is_not_understood_is_answered() {
         ("", Value::Null),
     ] {
         let answer = control.ask(line);
-        assert_eq!((&answer["id"], &answer["ok"]), (&id, &json!(false)), "{line}: {answer}");
-        assert!(answer["error"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
+        assert_eq!(
+            (&answer["id"], &answer["ok"]),
+            (&id, &json!(false)),
+            "{line}: {answer}"
+        );
+        assert!(
+            answer["error"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{answer}"
+        );
         assert_eq!(answer.as_object().unwrap().len(), 3);
     }
     // Several commands in one write are answered in order.
@@ -130,7 +154,10 @@ async fn shutdown_is_answered_and_orderly() {
     let directory = tempfile::tempdir().unwrap();
     let (mut node, mut control) = controlled(directory.path());
     leader_status(&mut control).await;
-    assert_eq!(control.ask(r#"{"id":3,"command":"shutdown"}"#), json!({"id": 3, "ok": true}));
+    assert_eq!(
+        control.ask(r#"{"id":3,"command":"shutdown"}"#),
+        json!({"id": 3, "ok": true})
+    );
     assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
 }
 
@@ -141,7 +168,10 @@ async fn the_end_of_the_harness_is_the_end_of_the_node() {
     leader_status(&mut control).await;
     drop(control);
     assert_eq!(node.ended().await.code(), Some(1));
-    assert!(node.said().contains("n1 stopped: the harness closed the control socket"));
+    assert!(
+        node.said()
+            .contains("n1 stopped: the harness closed the control socket")
+    );
 }
 
 #[tokio::test]
@@ -157,8 +187,19 @@ async fn a_control_descriptor_must_be_a_connected_unix_stream() {
         (OwnedFd::from(file), "is not a socket"),
     ] {
         let output = Command::new("sh")
-            .args(["-c", "exec \"$@\" 9<&0 </dev/null", "sh", env!("CARGO_BIN_EXE_kraft-node")])
-            .args(["start", "--id=1", "--listen=127.0.0.1:0", "--control-fd=9", "--data"])
+            .args([
+                "-c",
+                "exec \"$@\" 9<&0 </dev/null",
+                "sh",
+                env!("CARGO_BIN_EXE_kraft-node"),
+            ])
+            .args([
+                "start",
+                "--id=1",
+                "--listen=127.0.0.1:0",
+                "--control-fd=9",
+                "--data",
+            ])
             .arg(directory.path().join("data"))
             .stdin(Stdio::from(descriptor))
             .output()
@@ -175,8 +216,19 @@ async fn a_node_can_die_with_its_parent() {
     let directory = tempfile::tempdir().unwrap();
     // A shell that waits for the node is its parent, and is killed.
     let mut shell = Command::new("sh")
-        .args(["-c", "\"$@\" >&2 & echo $!; wait", "sh", env!("CARGO_BIN_EXE_kraft-node")])
-        .args(["start", "--id=1", "--listen=127.0.0.1:0", "--die-with-parent", "--data"])
+        .args([
+            "-c",
+            "\"$@\" >&2 & echo $!; wait",
+            "sh",
+            env!("CARGO_BIN_EXE_kraft-node"),
+        ])
+        .args([
+            "start",
+            "--id=1",
+            "--listen=127.0.0.1:0",
+            "--die-with-parent",
+            "--data",
+        ])
         .arg(directory.path().join("data"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -184,19 +236,26 @@ async fn a_node_can_die_with_its_parent() {
         .spawn()
         .unwrap();
     let mut pid = String::new();
-    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+    BufReader::new(shell.stdout.take().unwrap())
+        .read_line(&mut pid)
+        .unwrap();
     let mut said = BufReader::new(shell.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "the node did not start");
+        assert!(
+            said.read_line(&mut line).unwrap() > 0,
+            "the node did not start"
+        );
     }
     shell.kill().unwrap();
     shell.wait().unwrap();
     let state = format!("/proc/{}/stat", pid.trim());
-    eventually("the node dies", async || match std::fs::read_to_string(&state) {
-        Ok(text) => text.contains(") Z ").then_some(()),
-        Err(_) => Some(()),
+    eventually("the node dies", async || {
+        match std::fs::read_to_string(&state) {
+            Ok(text) => text.contains(") Z ").then_some(()),
+            Err(_) => Some(()),
+        }
     })
     .await;
 }

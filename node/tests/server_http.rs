@@ -1,5 +1,6 @@
 //! Owns the tests of a single node process: its HTTP interface, its start and its end.
 //! Never looks inside the process.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod server_support;
 
@@ -20,13 +21,19 @@ async fn registers_can_be_written_read_and_compared() {
 
     let (status, body) = ask(client.get(&register)).await.unwrap();
     assert_eq!((status, &body["value"]), (200, &Value::Null));
-    let (status, written) =
-        ask(client.put(&register).json(&json!({"value": {"x": [1, 0.1]}}))).await.unwrap();
+    let (status, written) = ask(client
+        .put(&register)
+        .json(&json!({"value": {"x": [1, 0.1]}})))
+    .await
+    .unwrap();
     assert_eq!(status, 200, "{written}");
     let (status, read) = ask(client.get(&register)).await.unwrap();
     assert_eq!((status, &read["value"]), (200, &json!({"x": [1, 0.1]})));
     assert_eq!(read["epoch"], written["epoch"]);
-    assert!(read["offset"].as_i64() > written["offset"].as_i64(), "{read} {written}");
+    assert!(
+        read["offset"].as_i64() > written["offset"].as_i64(),
+        "{read} {written}"
+    );
 
     let request = json!({"expected": {"x": [1, 0.1]}, "new": 2});
     let (status, body) = ask(client.post(&swap).json(&request)).await.unwrap();
@@ -35,7 +42,10 @@ async fn registers_can_be_written_read_and_compared() {
     let (status, body) = ask(client.post(&swap).json(&request)).await.unwrap();
     assert_eq!(status, 409, "{body}");
     let error = &body["error"];
-    assert_eq!((&error["code"], &error["current"]), (&json!("COMPARE_MISMATCH"), &json!(2)));
+    assert_eq!(
+        (&error["code"], &error["current"]),
+        (&json!("COMPARE_MISMATCH"), &json!(2))
+    );
     assert_eq!(error["outcome"], "not-applied");
     assert!(body["epoch"].is_i64() && body["offset"].is_i64(), "{body}");
     assert_eq!(ask(client.get(&register)).await.unwrap().1["value"], 2);
@@ -58,7 +68,10 @@ async fn every_malformed_request_is_refused_in_json() {
         (client.put(&register).body("{\"val\":1}"), 400),
         (client.put(&register).body("{\"value\":1,\"more\":2}"), 400),
         (client.put(&register).body("{\"value\":1e999}"), 400),
-        (client.put(&register).body(&b"{\"value\":\"\xff\"}"[..]), 400),
+        (
+            client.put(&register).body(&b"{\"value\":\"\xff\"}"[..]),
+            400,
+        ),
         (client.put(&register).body(deep), 400),
         (client.put(&register).body(long), 400),
         (client.put(&register).body(huge), 413),
@@ -81,11 +94,19 @@ async fn every_malformed_request_is_refused_in_json() {
         assert_eq!(keys, ["code", "message", "outcome"], "{shown}");
         assert_eq!(error["code"], "INVALID_REQUEST", "{shown}");
         assert_eq!(error["outcome"], "refused", "{shown}");
-        assert_eq!(body["leader"], json!({"id": 1, "url": node.url("")}), "{shown}");
+        assert_eq!(
+            body["leader"],
+            json!({"id": 1, "url": node.url("")}),
+            "{shown}"
+        );
         assert!(body["epoch"].is_i64(), "{shown}");
     }
     let (_, body) = ask(client.get(&register)).await.unwrap();
-    assert_eq!(body["value"], Value::Null, "nothing that was refused took effect");
+    assert_eq!(
+        body["value"],
+        Value::Null,
+        "nothing that was refused took effect"
+    );
 }
 
 #[tokio::test]
@@ -120,7 +141,10 @@ async fn people_can_look_at_the_quorum() {
     let (status, body) = ask(client.get(node.url("/quorum"))).await.unwrap();
     assert_eq!(status, 200);
     assert_eq!(body["cluster_id"], "test");
-    assert_eq!((&body["id"], &body["role"], &body["leader"]), (&json!(1), &json!("leader"), &json!(1)));
+    assert_eq!(
+        (&body["id"], &body["role"], &body["leader"]),
+        (&json!(1), &json!("leader"), &json!(1))
+    );
     assert_eq!(body["high_watermark"], body["log_end"]);
     assert_eq!(body["voters"][0]["id"], 1);
     assert_eq!(
@@ -137,8 +161,13 @@ async fn requests_of_another_cluster_are_answered_with_kafkas_code() {
         "cluster_id": "other", "voter_id": 1, "replica_id": 2, "replica_epoch": 9,
         "last_epoch": 0, "last_offset": 0, "pre_vote": false,
     });
-    let (status, body) = ask(client().post(node.url("/raft/vote")).json(&request)).await.unwrap();
-    assert_eq!((status, &body["error"]), (200, &json!("INCONSISTENT_CLUSTER_ID")));
+    let (status, body) = ask(client().post(node.url("/raft/vote")).json(&request))
+        .await
+        .unwrap();
+    assert_eq!(
+        (status, &body["error"]),
+        (200, &json!("INCONSISTENT_CLUSTER_ID"))
+    );
     assert_eq!(body["vote_granted"], false);
 }
 
@@ -146,7 +175,9 @@ async fn requests_of_another_cluster_are_answered_with_kafkas_code() {
 async fn a_node_without_majority_refuses_and_knows_no_leader() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = start_command();
-    command.args(["--id=1", "--listen=127.0.0.1:0", "--data"]).arg(directory.path().join("data"));
+    command
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
+        .arg(directory.path().join("data"));
     let ports = server_support::free_ports(2);
     command.arg(format!("--peer=2=http://127.0.0.1:{}", ports[0]));
     command.arg(format!("--peer=3=http://127.0.0.1:{}", ports[1]));
@@ -155,7 +186,9 @@ async fn a_node_without_majority_refuses_and_knows_no_leader() {
     for request in [
         client.get(node.url("/registers/a")),
         client.put(node.url("/registers/a")).body("{\"value\":1}"),
-        client.post(node.url("/registers/a/compare-and-set")).body("{\"expected\":1,\"new\":2}"),
+        client
+            .post(node.url("/registers/a/compare-and-set"))
+            .body("{\"expected\":1,\"new\":2}"),
     ] {
         let (status, body) = ask(request).await.unwrap();
         assert_eq!(status, 421, "{body}");
@@ -176,7 +209,9 @@ async fn acknowledged_writes_survive_a_power_cut() {
         assert_eq!(body["value"], last, "round {round}");
         for write in 0..20 {
             last = json!([round, write]);
-            let request = client.put(node.url("/registers/a")).json(&json!({"value": last}));
+            let request = client
+                .put(node.url("/registers/a"))
+                .json(&json!({"value": last}));
             assert_eq!(ask(request).await.unwrap().0, 200);
         }
         node.kill();
@@ -206,8 +241,14 @@ async fn the_trace_tells_of_every_incarnation_in_order() {
         let request = client.put(node.url("/registers/a")).body("{\"value\":1}");
         let (_, body) = ask(request).await.unwrap();
         let text = fs::read_to_string(&trace).unwrap();
-        let committed = format!("\"high_watermark\":{}", body["offset"].as_i64().unwrap() + 1);
-        assert!(text.contains(&committed), "the answer came before its trace: {text}");
+        let committed = format!(
+            "\"high_watermark\":{}",
+            body["offset"].as_i64().unwrap() + 1
+        );
+        assert!(
+            text.contains(&committed),
+            "the answer came before its trace: {text}"
+        );
         node.kill();
     }
     let mut next = [0; 3];
@@ -251,17 +292,53 @@ async fn what_keeps_a_node_from_starting_is_one_clear_line() {
         assert!(said.contains(named), "{said}");
         assert!(output.stdout.is_empty(), "it never said that it listens");
     };
-    refuse(&mut with("--id=2", &busy, &fresh), 255, "cannot listen on 127.0.0.1:");
-    refuse(&mut with("--id=1", free, &data), 255, "in use by another process");
-    refuse(with("--id=2", free, &fresh).arg("--peer=2=http://a:1"), 254, "--peer 2=");
-    refuse(with("--id=2", free, &fresh).arg("--control-fd=77"), 254, "77 is not open");
-    refuse(with("--id=2", free, &fresh).arg("--control-fd=0"), 254, "standard stream");
-    refuse(with("--id=2", free, &fresh).arg("--trace=/dev/null/x"), 255, "cannot write the trace");
-    refuse(with("--id=2", free, &fresh).arg("--frobnicate"), 254, "--frobnicate");
+    refuse(
+        &mut with("--id=2", &busy, &fresh),
+        255,
+        "cannot listen on 127.0.0.1:",
+    );
+    refuse(
+        &mut with("--id=1", free, &data),
+        255,
+        "in use by another process",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--peer=2=http://a:1"),
+        254,
+        "--peer 2=",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--control-fd=77"),
+        254,
+        "77 is not open",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--control-fd=0"),
+        254,
+        "standard stream",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--trace=/dev/null/x"),
+        255,
+        "cannot write the trace",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--frobnicate"),
+        254,
+        "--frobnicate",
+    );
     assert!(!fresh.exists(), "nothing is half-started");
-    refuse(&mut with("--id=2", free, std::path::Path::new("/dev/null/x")), 255, "/dev/null/x");
+    refuse(
+        &mut with("--id=2", free, std::path::Path::new("/dev/null/x")),
+        255,
+        "/dev/null/x",
+    );
     node.kill();
-    refuse(with("--id=2", free, &data).arg("--trace").arg(&trace), 255, "belongs to");
+    refuse(
+        with("--id=2", free, &data).arg("--trace").arg(&trace),
+        255,
+        "belongs to",
+    );
     let line: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
     assert_eq!(line["event"], "refused-to-start");
 }
@@ -270,10 +347,18 @@ async fn what_keeps_a_node_from_starting_is_one_clear_line() {
 async fn a_trace_that_cannot_be_written_keeps_the_node_from_going_on() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = start_command();
-    command.args(["--id=1", "--listen=127.0.0.1:0", "--trace=/dev/full", "--data"]);
+    command.args([
+        "--id=1",
+        "--listen=127.0.0.1:0",
+        "--trace=/dev/full",
+        "--data",
+    ]);
     let (code, said, _) = run(command.arg(directory.path()));
     assert_eq!(code, 255, "{said}");
-    assert!(said.contains("cannot write the trace file /dev/full"), "{said}");
+    assert!(
+        said.contains("cannot write the trace file /dev/full"),
+        "{said}"
+    );
 }
 
 /// A disk that fails under a running node ends the process, and no acknowledged write is lost.
@@ -284,8 +369,12 @@ async fn a_failing_disk_stops_the_node_with_one_line() {
     let mut command = Command::new("sh");
     // Without the signal, writing past the limit is an ordinary error of the disk.
     command.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
-    command.args([env!("CARGO_BIN_EXE_kraft-node"), "start"]).args(server_support::QUICK);
-    command.args(["--id=1", "--listen=127.0.0.1:0", "--data"]).arg(&data);
+    command
+        .args([env!("CARGO_BIN_EXE_kraft-node"), "start"])
+        .args(server_support::QUICK);
+    command
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
+        .arg(&data);
     let mut node = Node::start(command, directory.path());
     let client = client();
     let value = |count: usize| json!({"value": [count, "x".repeat(5000)]});
@@ -309,5 +398,8 @@ async fn a_failing_disk_stops_the_node_with_one_line() {
     drop(node);
     let node = single(directory.path(), &[]).await;
     let (_, body) = ask(client.get(node.url("/registers/a"))).await.unwrap();
-    assert!(body["value"][0].as_u64().unwrap() >= acknowledged as u64, "{body}");
+    assert!(
+        body["value"][0].as_u64().unwrap() >= acknowledged as u64,
+        "{body}"
+    );
 }

@@ -1,6 +1,6 @@
 //! Owns real `kraft-node` processes for tests: starting, asking, stopping, and never leaving one.
 //! Never sleeps and hopes: whatever must happen is polled for, with a deadline.
-#![allow(dead_code, unreachable_pub)] // Each test binary uses its own part.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::print_stderr)] // Each test binary uses its own part.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -38,9 +38,13 @@ pub fn start_command() -> Command {
 
 /// A port that was free a moment ago.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<_> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    let listeners: Vec<_> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    listeners
+        .iter()
+        .map(|listener| listener.local_addr().unwrap().port())
+        .collect()
 }
 
 /// Waits until `check` gives something.
@@ -68,15 +72,23 @@ impl Node {
     pub fn try_start(mut command: Command, directory: &Path) -> Result<Self, (i32, String)> {
         fs::create_dir_all(directory).unwrap();
         let stderr = directory.join("stderr");
-        let log = File::options().append(true).create(true).open(&stderr).unwrap();
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(&stderr)
+            .unwrap();
         let said_before = fs::metadata(&stderr).unwrap().len() as usize;
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         match line.trim().rsplit_once(':') {
-            Some((start, port)) if start.contains(" listening on http://") => {
-                Ok(Self { child, port: port.parse().unwrap(), stderr })
-            }
+            Some((start, port)) if start.contains(" listening on http://") => Ok(Self {
+                child,
+                port: port.parse().unwrap(),
+                stderr,
+            }),
             _ => {
                 let status = child.wait().unwrap();
                 let said = fs::read_to_string(&stderr).unwrap()[said_before..].to_string();
@@ -138,7 +150,12 @@ impl Drop for Node {
 
 /// A client with its own connections.
 pub fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().tcp_nodelay(true).timeout(PATIENCE).build().unwrap()
+    reqwest::Client::builder()
+        .no_proxy()
+        .tcp_nodelay(true)
+        .timeout(PATIENCE)
+        .build()
+        .unwrap()
 }
 
 /// Sends a request and reads the JSON answer.
@@ -152,7 +169,9 @@ pub async fn ask(request: reqwest::RequestBuilder) -> Result<(u16, Value), reqwe
 /// A node without peers that leads and has committed its first record.
 pub async fn single(directory: &Path, more: &[&str]) -> Node {
     let mut command = start_command();
-    command.args(["--id=1", "--listen=127.0.0.1:0", "--data"]).arg(directory.join("data"));
+    command
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
+        .arg(directory.join("data"));
     command.args(more);
     let node = Node::start(command, directory);
     leads(&node).await;
