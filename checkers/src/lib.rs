@@ -1,1 +1,186 @@
-//! placeholder
+//! Owns the verdict on a recording: runs every checker and combines what they conclude.
+//! Never reads a file, a node's type or anything else that is not in the recording.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use results::store::Recording;
+use results::verdict::{CheckerResult, Validity, Verdict};
+use serde_json::Value;
+
+pub mod epoch_history;
+pub mod linearizability;
+pub mod linearizable;
+pub mod liveness;
+pub mod nemesis;
+pub mod node_logs;
+pub mod operations;
+pub mod stats;
+
+/// Longest list in any evidence; what is longer is cut, and the evidence says so.
+pub const EVIDENCE_LIST_MAX_COUNT: usize = 50;
+
+/// What checking may cost, and how much must have been tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How long the linearizability checker may take.
+    pub linearizability_time_limit_ms: u64,
+    /// How much memory its configurations may occupy, approximately.
+    pub linearizability_memory_limit_bytes: u64,
+    /// Operations that must have succeeded for a run to have tested anything.
+    pub minimum_ok_count: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            linearizability_time_limit_ms: 60_000,
+            linearizability_memory_limit_bytes: 2 << 30,
+            minimum_ok_count: 10,
+        }
+    }
+}
+
+/// Runs every checker on the recording. A checker that panics concludes nothing, and says so.
+pub fn check(recording: &Recording, options: &Options) -> Verdict {
+    let mut checkers = BTreeMap::new();
+    let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
+        checkers.insert(name.to_owned(), isolated(name, checker));
+    };
+    run("linearizable", &|| {
+        linearizable::check(&recording.history, options)
+    });
+    run("epoch-history", &|| {
+        epoch_history::check(
+            &recording.trace,
+            &recording.history,
+            recording.manifest.options.nodes,
+        )
+    });
+    run("stats", &|| {
+        stats::check(&recording.history, options.minimum_ok_count)
+    });
+    run("nemesis", &|| {
+        nemesis::check(&recording.schedule, &recording.manifest.options.nemesis)
+    });
+    run("liveness", &|| {
+        liveness::check(&recording.manifest, &recording.schedule, &recording.history)
+    });
+    run("node-logs", &|| node_logs::check(&recording.trace));
+    Verdict {
+        valid: Validity::worst(checkers.values().map(|result| result.valid)),
+        summary: summarize(&checkers),
+        checkers,
+    }
+}
+
+/// Checkers in the order in which they get to explain the verdict: what users lose comes first.
+const EXPLANATION_ORDER: [&str; 6] = [
+    "linearizable",
+    "epoch-history",
+    "liveness",
+    "node-logs",
+    "stats",
+    "nemesis",
+];
+
+fn summarize(checkers: &BTreeMap<String, CheckerResult>) -> String {
+    let worst = Validity::worst(checkers.values().map(|result| result.valid));
+    let decisive: Vec<(&str, &CheckerResult)> = EXPLANATION_ORDER
+        .iter()
+        .filter_map(|name| checkers.get(*name).map(|result| (*name, result)))
+        .filter(|(_, result)| result.valid == worst)
+        .collect();
+    match worst {
+        Validity::Valid => {
+            let told = ["linearizable", "epoch-history", "nemesis"];
+            let parts: Vec<&str> = told
+                .iter()
+                .filter_map(|name| checkers.get(*name))
+                .map(|result| result.summary.as_str())
+                .collect();
+            format!("valid: {}", parts.join("; "))
+        }
+        Validity::Invalid | Validity::Unknown => {
+            let Some(((name, result), others)) = decisive.split_first() else {
+                return worst.word().to_owned();
+            };
+            let mut summary = format!("{}: {name}: {}", worst.word(), result.summary);
+            if !others.is_empty() {
+                let names: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
+                summary.push_str(&format!(" (also {}: {})", worst.word(), names.join(", ")));
+            }
+            summary
+        }
+    }
+}
+
+fn isolated(name: &str, checker: &dyn Fn() -> CheckerResult) -> CheckerResult {
+    catch_unwind(AssertUnwindSafe(checker)).unwrap_or_else(|panic| {
+        let reason = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        conclusion(
+            Validity::Unknown,
+            "",
+            format!("the checker {name} failed, which is an error in the checker: {reason}"),
+        )
+    })
+}
+
+/// A result without properties and evidence.
+fn conclusion(valid: Validity, source: &str, summary: impl Into<String>) -> CheckerResult {
+    CheckerResult {
+        valid,
+        source: source.into(),
+        summary: summary.into(),
+        properties: BTreeMap::new(),
+        evidence: Value::Null,
+    }
+}
+
+/// Nanoseconds since the run started, for people.
+fn seconds(time_ns: u64) -> String {
+    format!("{:.3} s", time_ns as f64 / 1e9)
+}
+
+/// "1 key", "2 keys".
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checker_that_panics_concludes_nothing() {
+        let result = isolated("stats", &|| panic!("no such {}", "thing"));
+        assert_eq!(result.valid, Validity::Unknown);
+        assert!(result.summary.contains("stats") && result.summary.contains("no such thing"));
+    }
+
+    #[test]
+    fn the_most_serious_conclusion_explains_the_verdict() {
+        let mut checkers = BTreeMap::new();
+        checkers.insert(
+            "stats".to_owned(),
+            conclusion(Validity::Unknown, "", "too few"),
+        );
+        checkers.insert(
+            "nemesis".to_owned(),
+            conclusion(Validity::Unknown, "", "no effect"),
+        );
+        assert_eq!(
+            summarize(&checkers),
+            "unknown: stats: too few (also unknown: nemesis)"
+        );
+        checkers.insert(
+            "node-logs".to_owned(),
+            conclusion(Validity::Invalid, "", "n1 refused"),
+        );
+        assert_eq!(summarize(&checkers), "invalid: node-logs: n1 refused");
+    }
+}

@@ -1,1 +1,16 @@
-//! placeholder
+//! Owns the composition: workloads, worlds, runs, replays, and the `harness` command line.
+//! Never holds protocol or checking logic.
+
+pub mod cli;
+pub mod clients;
+pub mod commands;
+pub mod duration;
+pub mod execution;
+pub mod exit;
+pub mod processes;
+pub mod progress;
+pub mod recorder;
+pub mod routing;
+pub mod runner;
+pub mod workload;
+pub mod world;

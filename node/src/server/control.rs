@@ -28,8 +28,9 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// When it is not a connected Unix stream socket; the message says what it is instead.
 pub(crate) fn inherit(descriptor: RawFd) -> Result<UnixStream, String> {
     let refuse = |what: &str| Err(format!("file descriptor {descriptor} {what}"));
-    if descriptor <= 2 {
-        return refuse("is a standard stream, not a control socket");
+    // Standard input may be the socket: that is how to pass one on without touching descriptors.
+    if descriptor < 0 || descriptor == 1 || descriptor == 2 {
+        return refuse("is a stream for output, not a control socket");
     }
     match fs::metadata(format!("/dev/fd/{descriptor}")) {
         Err(_) => return refuse("is not open; it must be inherited from the harness"),

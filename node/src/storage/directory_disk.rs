@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::storage::disk::{Disk, cut_past_the_end};
 
 const LOCK_FILE: &str = ".lock";
-/// Open files that are kept. Storage writes to one at a time; the rest saves reopening after a roll.
+/// Open files that are kept. Storage writes to one at a time; the rest saves reopening after a
+/// roll.
 const HANDLES_MAX: usize = 4;
 
 /// A directory of the file system. The directory is locked for as long as this value lives.
@@ -37,7 +38,8 @@ struct Handle {
 pub enum DirectoryDiskError {
     /// Another process has it.
     #[error(
-        "data directory {} is in use by another process; stop that process, or choose another directory",
+        "data directory {} is in use by another process; stop that process, or choose another \
+         directory",
         .path.display()
     )]
     InUse {

@@ -11,8 +11,8 @@ use crate::storage::meta::Identity;
 pub enum StorageError {
     /// A change of the disk failed.
     #[error(
-        "cannot {action} {file}: {source}. What is on the disk is unknown now; this node has to stop. \
-         It recovers at its next start, once the disk works and has space"
+        "cannot {action} {file}: {source}. What is on the disk is unknown now; this node has to \
+         stop. It recovers at its next start, once the disk works and has space"
     )]
     Write {
         /// What was tried.
@@ -113,8 +113,8 @@ pub enum OpenError {
     },
     /// The cluster id cannot be stored.
     #[error(
-        "cluster id {cluster_id:?} is empty, starts or ends with a space, or has a control character; \
-         choose another"
+        "cluster id {cluster_id:?} is empty, starts or ends with a space, or has a control \
+         character; choose another"
     )]
     ClusterId {
         /// The id that was given.
@@ -122,8 +122,8 @@ pub enum OpenError {
     },
     /// A file was written by a version that is not known.
     #[error(
-        "{file} has {field} {found}, this version knows only {known}. Nothing was changed. Start the \
-         version that wrote it"
+        "{file} has {field} {found}, this version knows only {known}. Nothing was changed. Start \
+         the version that wrote it"
     )]
     Version {
         /// Which file.
@@ -137,8 +137,8 @@ pub enum OpenError {
     },
     /// A file that has to be there is not.
     #[error(
-        "{file} is missing: {reason}. Nothing was changed. Restore the data directory from a copy, or \
-         replace this replica by a new one with another node id"
+        "{file} is missing: {reason}. Nothing was changed. Restore the data directory from a \
+         copy, or replace this replica by a new one with another node id"
     )]
     Missing {
         /// Which file.
@@ -148,9 +148,9 @@ pub enum OpenError {
     },
     /// A file holds what no crash leaves behind.
     #[error(
-        "{file} at byte {position_bytes}: expected {expected}, found {found}. No crash explains that, \
-         so the disk is suspect. Nothing was changed. Restore the data directory from a copy, or \
-         replace this replica by a new one with another node id"
+        "{file} at byte {position_bytes}: expected {expected}, found {found}. No crash explains \
+         that, so the disk is suspect. Nothing was changed. Restore the data directory from a \
+         copy, or replace this replica by a new one with another node id"
     )]
     Damaged {
         /// Which file.

@@ -1,4 +1,4 @@
-//! Owns the frame: the few bytes before each batch in a segment that bear witness to its neighbours.
+//! Owns the frame: the few bytes before each batch that bear witness to what came before it.
 //! Never touches a batch or a disk.
 //!
 //! A segment is a sequence of frames, each batch frame followed by exactly the bytes of its batch.
@@ -10,11 +10,12 @@
 //! ```
 //!
 //! * `position` is where the frame is in its segment; a copy elsewhere is not a frame.
-//! * `durable_bytes` says: when this was written, that many bytes of the segment were already durable.
-//!   It is how recovery knows that a bad batch was not simply torn by a crash. The witness rides
-//!   along with the next write, so it costs no sync; what it cannot cover is the last synced write.
-//! * `previous_crc` is the checksum of the batch before, across segments, 0 before the first batch. An
-//!   old version of a stretch of the log, sound in itself, does not fit in.
+//! * `durable_bytes` says: when this was written, that many bytes of the segment were already
+//!   durable. It is how recovery knows that a bad batch was not simply torn by a crash. The
+//!   witness rides along with the next write, so it costs no sync; what it cannot cover is the last
+//!   synced write.
+//! * `previous_crc` is the checksum of the batch before, across segments, 0 before the first batch.
+//!   An old version of a stretch of the log, sound in itself, does not fit in.
 //!
 //! Besides batches there are two frames without content: *seal* only carries the witness for what
 //! was synced last, *close* ends a segment and promises that another one follows.

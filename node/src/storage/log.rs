@@ -113,8 +113,9 @@ impl Log {
         self.sync(disk)
     }
 
-    /// Starts a new segment. At every step the disk holds a log that recovery accepts: the new segment
-    /// stays empty until the close frame of the old one is durable, and with it all of the old one.
+    /// Starts a new segment. At every step the disk holds a log that recovery accepts: the new
+    /// segment stays empty until the close frame of the old one is durable, and with it all of the
+    /// old one.
     fn roll<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
         let next = Segment::empty(self.link.log_end);
         disk.write(&next.file, &[])

@@ -67,8 +67,9 @@ impl<D: Disk> Storage<D> {
     /// left behind. When this returns, everything that was recovered is durable.
     ///
     /// # Errors
-    /// If the directory belongs to another node or cluster, if something in it is damaged or missing
-    /// in a way that no crash explains, or if the disk fails. In the first two cases nothing was changed.
+    /// If the directory belongs to another node or cluster, if something in it is damaged or
+    /// missing in a way that no crash explains, or if the disk fails. In the first two cases
+    /// nothing was changed.
     pub fn open(
         mut disk: D,
         identity: &Identity,
@@ -131,7 +132,8 @@ impl<D: Disk> Storage<D> {
     /// Replaces the quorum-state file. Durable on return. Says nothing about unsynced batches.
     ///
     /// # Errors
-    /// If the disk fails; that is fatal, and either the old or the new state is found at the next start.
+    /// If the disk fails; that is fatal, and either the old or the new state is found at the next
+    /// start.
     pub fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
         self.change(|_, disk| quorum_state::write(disk, state))
     }
@@ -165,9 +167,9 @@ impl<D: Disk> Storage<D> {
         self.log.read(&self.disk, from, max_bytes)
     }
 
-    /// The disk, for those who inject faults into it.
-    pub fn disk_mut(&mut self) -> &mut D {
-        &mut self.disk
+    /// The disk, for example to ask how much a power cut would lose now.
+    pub fn disk(&self) -> &D {
+        &self.disk
     }
 
     fn change(

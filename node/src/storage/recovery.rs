@@ -4,17 +4,17 @@
 //! What a crash explains, and what is therefore repaired:
 //! * Bad bytes at the end of the last segment that has any: the last write was torn. Sectors are
 //!   written in any order, so sound batches of the same write may follow; they go as well, since
-//!   none of it was reported durable. Batches of a *later* write say so (see [`frame`]), and then it
-//!   is damage.
+//!   none of it was reported durable. Batches of a *later* write say so (see [`frame`]), and then
+//!   it is damage.
 //! * Empty segments at the end: a roll or a truncation did not get to its end.
 //! * Temporary files.
 //!
 //! Everything else is damage and refused: cutting the log there could undo what was promised.
 //!
 //! Limits. Damage to the very last write, the one that no later frame witnesses, looks like a torn
-//! write; [`Storage::seal`](crate::storage::Storage::seal) closes that gap when a node is idle. A file
-//! that lost whole batches at its end, and a directory that was replaced by an old copy of itself,
-//! look like a log that never got further.
+//! write; [`Storage::seal`](crate::storage::Storage::seal) closes that gap when a node is idle. A
+//! file that lost whole batches at its end, and a directory that was replaced by an old copy of
+//! itself, look like a log that never got further.
 //!
 //! [`frame`]: crate::storage::frame
 
@@ -56,8 +56,8 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, identity: &Identity) -> Result<Foun
     plan.apply(disk, quorum_state)
 }
 
-/// Creates the first segment and, once that is durable, `meta.properties`. So wherever the latter is,
-/// a missing segment is a lost one.
+/// Creates the first segment and, once that is durable, `meta.properties`. So wherever the latter
+/// is, a missing segment is a lost one.
 fn initialise<D: Disk>(disk: &mut D, identity: &Identity) -> Result<(), OpenError> {
     let names = disk.list().map_err(read_error("list", "the directory"))?;
     for name in &names {

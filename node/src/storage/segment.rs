@@ -134,8 +134,8 @@ pub(crate) struct Scan {
 /// Reads a segment from its start, checking every byte.
 ///
 /// # Errors
-/// If something is wrong that a write torn by a crash cannot explain: a sound batch that does not fit
-/// to the one before, or bad bytes of which a later frame says that they were durable once.
+/// If something is wrong that a write torn by a crash cannot explain: a sound batch that does not
+/// fit to the one before, or bad bytes of which a later frame says that they were durable once.
 pub(crate) fn scan(bytes: &[u8], before: Link) -> Result<Scan, Damage> {
     let mut scan = Scan {
         entries: Vec::new(),
@@ -246,8 +246,8 @@ fn check_fit(frame: &Frame, batch: Option<&Batch>, link: Link) -> Result<(), Str
     Ok(())
 }
 
-/// Looks after `position`, at every byte, for a frame that was written when what is at `position` was
-/// already durable.
+/// Looks after `position`, at every byte, for a frame that was written when what is at `position`
+/// was already durable.
 fn find_witness(bytes: &[u8], position: usize) -> Option<Frame> {
     (position + 1..bytes.len())
         .filter_map(|candidate| Frame::parse(bytes, candidate))

@@ -2,11 +2,12 @@
 //! Never lets an unsynced byte, name or removal reach the disk below.
 //!
 //! A killed process normally loses nothing: the page cache outlives it, so SIGKILL says nothing
-//! about missing syncs. On top of this layer SIGKILL equals a power cut: what was not synced is gone.
+//! about missing syncs. On top of this layer SIGKILL equals a power cut: what was not synced is
+//! gone.
 //!
-//! The model is the weakest that POSIX allows: `sync` makes the content of a file durable but not its
-//! name, `sync_directory` makes names durable but not contents. A new file therefore reaches the
-//! disk below at the first `sync_directory`, with the content it had at its last `sync`.
+//! The model is the weakest that POSIX allows: `sync` makes the content of a file durable but not
+//! its name, `sync_directory` makes names durable but not contents. A new file therefore reaches
+//! the disk below at the first `sync_directory`, with the content it had at its last `sync`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,8 +18,8 @@ use crate::storage::disk::{Disk, cut_past_the_end, not_found};
 /// part of it.
 const STAGED_FILE: &str = ".staged";
 
-/// A disk that holds back what is not synced. Appending many times and syncing once is one write and
-/// one sync of the disk below.
+/// A disk that holds back what is not synced. Appending many times and syncing once is one write
+/// and one sync of the disk below.
 #[derive(Debug)]
 pub struct WriteBehindDisk<D> {
     inner: D,

@@ -1,1 +1,24 @@
-//! placeholder
+//! Owns what people see of stored runs: plots, HTML reports, the index of runs, the local web server.
+//! Never changes a verdict and never runs anything: all it knows comes out of run folders.
+
+mod assets;
+mod commands;
+mod content_policy;
+mod error;
+mod evidence;
+mod faults;
+mod index_page;
+mod junit;
+mod lanes;
+mod operations;
+mod plots;
+mod reading;
+mod run_page;
+mod serve;
+mod text;
+mod timeline;
+
+pub use error::{ReportError, Result};
+pub use index_page::render_index;
+pub use run_page::render_run;
+pub use serve::serve;

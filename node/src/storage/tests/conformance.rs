@@ -71,7 +71,11 @@ fn image_of<D: Disk>(disk: &D) -> Image {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn all_disks_answer_alike_and_write_behind_loses_what_is_not_synced(

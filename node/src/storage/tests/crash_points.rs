@@ -3,11 +3,11 @@
 //! Never damages anything; see `damage` for that.
 
 use super::crash_disk::CrashDisk;
-use super::{Image, batch, open, read_all};
+use super::{Image, OPTIONS, batch, identity, open, read_all};
 use crate::batch::Batch;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::raft::QuorumState;
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Disk, Storage, StorageError, WriteBehindDisk};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -33,10 +33,10 @@ struct Promise {
 }
 
 impl Promise {
-    fn carry_out(
+    fn carry_out<D: Disk>(
         &mut self,
         step: Step,
-        storage: &mut Storage<CrashDisk>,
+        storage: &mut Storage<D>,
     ) -> Result<(), StorageError> {
         match step {
             Append(record_count, record_bytes, epoch) => {
@@ -128,12 +128,12 @@ impl Promise {
 }
 
 /// Runs `script` until the crash, or to its end; says whether it crashed.
-fn run(script: &[Step], disk: &CrashDisk) -> (Promise, bool) {
+fn run<D: Disk>(script: &[Step], disk: D) -> (Promise, bool) {
     let mut promise = Promise {
         quorum_states: vec![None],
         ..Promise::default()
     };
-    let Ok((mut storage, _)) = open(disk) else {
+    let Ok((mut storage, _)) = Storage::open(disk, &identity(), OPTIONS) else {
         return (promise, true);
     };
     for step in script {
@@ -145,21 +145,28 @@ fn run(script: &[Step], disk: &CrashDisk) -> (Promise, bool) {
     (promise, false)
 }
 
-/// Every crash of `script`, with every state it can leave.
-fn for_each_crash(script: &[Step], mut visit: impl FnMut(&Promise, &Image, &str)) {
+/// Every crash of `script` on a disk that `layer` makes of the one that crashes, with every state it
+/// can leave.
+fn for_each_crash<D: Disk>(
+    script: &[Step],
+    layer: impl Fn(CrashDisk) -> D,
+    mut visit: impl FnMut(&Promise, &Image, &str),
+) {
+    let mut state_count = 0;
     for operation_count in 0.. {
         let disk = CrashDisk::default();
         disk.crash_after(operation_count);
-        let (promise, crashed) = run(script, &disk);
+        let (promise, crashed) = run(script, layer(disk.clone()));
         for (at, image) in disk.crash_images().iter().enumerate() {
-            visit(
-                &promise,
-                image,
-                &format!("crash before operation {operation_count}, state {at}"),
-            );
+            state_count += 1;
+            let context = format!("crash before operation {operation_count}, state {at}");
+            visit(&promise, image, &context);
         }
         if !crashed {
-            assert!(operation_count > 20, "the script does too little");
+            assert!(
+                operation_count > 30 && state_count > 500,
+                "only {operation_count} operations and {state_count} states"
+            );
             return;
         }
     }
@@ -229,8 +236,26 @@ const CUTS: &[Step] = &[
 #[test]
 fn no_crash_loses_what_was_synced_or_stops_the_next_start() {
     for script in [MIXED, CUTS] {
-        for_each_crash(script, |promise, image, context| {
-            let (disk, count) = promise.check(image, context);
+        for_each_crash(
+            script,
+            |disk| disk,
+            |promise, image, context| {
+                let (disk, count) = promise.check(image, context);
+                go_on(&disk, count, context);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_crash_inside_a_write_behind_disk_is_a_crash_like_any_other() {
+    let layer = |disk| WriteBehindDisk::new(disk).unwrap();
+    for script in [MIXED, CUTS] {
+        for_each_crash(script, layer, |promise, image, context| {
+            // At its start the layer removes what it left behind itself.
+            let disk = CrashDisk::from_image(image);
+            WriteBehindDisk::new(disk.clone()).unwrap();
+            let (disk, count) = promise.check(&disk.visible_image(), context);
             go_on(&disk, count, context);
         });
     }
@@ -240,26 +265,57 @@ fn no_crash_loses_what_was_synced_or_stops_the_next_start() {
 fn a_crash_during_recovery_changes_nothing_about_its_result() {
     for script in [MIXED, CUTS] {
         let mut seen_at = String::new();
-        for_each_crash(script, |promise, image, context| {
-            // A few states of each crash are enough here: what recovery has to do is the same.
-            let (crash, state) = context.split_once(", state ").unwrap();
-            let first = std::mem::replace(&mut seen_at, crash.to_owned()) != crash;
-            if !first && state.parse::<usize>().unwrap() % 23 != 0 {
-                return;
-            }
-            let (_, count) = promise.check(image, context);
-            for operation_count in 0.. {
-                let disk = CrashDisk::from_image(image);
-                disk.crash_after(operation_count);
-                let done = open(&disk).is_ok();
-                for image in disk.crash_images() {
-                    let context = format!("{context}, recovery operation {operation_count}");
-                    assert_eq!(promise.check(&image, &context).1, count, "{context}");
+        for_each_crash(
+            script,
+            |disk| disk,
+            |promise, image, context| {
+                // A few states of each crash are enough here: what recovery has to do is the same.
+                let (crash, state) = context.split_once(", state ").unwrap();
+                let first = std::mem::replace(&mut seen_at, crash.to_owned()) != crash;
+                if !first && state.parse::<usize>().unwrap() % 23 != 0 {
+                    return;
                 }
-                if done {
-                    break;
+                let (_, count) = promise.check(image, context);
+                for operation_count in 0.. {
+                    let disk = CrashDisk::from_image(image);
+                    disk.crash_after(operation_count);
+                    let done = open(&disk).is_ok();
+                    for image in disk.crash_images() {
+                        let context = format!("{context}, recovery operation {operation_count}");
+                        assert_eq!(promise.check(&image, &context).1, count, "{context}");
+                    }
+                    if done {
+                        break;
+                    }
                 }
+            },
+        );
+    }
+}
+
+#[test]
+fn a_killed_process_without_a_power_cut_leaves_nothing_that_a_later_power_cut_could_take() {
+    for script in [MIXED, CUTS] {
+        for operation_count in 0.. {
+            let disk = CrashDisk::default();
+            disk.crash_after(operation_count);
+            let (promise, crashed) = run(script, disk.clone());
+            disk.crash_after(usize::MAX);
+            let (storage, _) = open(&disk).unwrap();
+            let found = read_all(&storage);
+            assert_eq!(
+                disk.durable_image(),
+                disk.visible_image(),
+                "{operation_count}"
+            );
+            let context = format!("killed before operation {operation_count}");
+            assert_eq!(
+                promise.check(&disk.durable_image(), &context).1,
+                found.len()
+            );
+            if !crashed {
+                break;
             }
-        });
+        }
     }
 }

@@ -109,18 +109,49 @@ fn persisting_does_not_make_batches_durable() {
 
 #[test]
 fn what_was_cut_is_neither_read_nor_recovered() {
-    for log_end in (0..=60).step_by(3) {
-        let (disk, mut storage) = filled(20);
+    for (log_end, cache_bytes) in (0..=60)
+        .step_by(3)
+        .flat_map(|end| [(end, 0), (end, 10_000)])
+    {
+        let disk = CrashDisk::default();
+        let options = StorageOptions {
+            cache_bytes,
+            ..super::OPTIONS
+        };
+        let (mut storage, _) = Storage::open(disk.clone(), &identity(), options).unwrap();
+        for at in 0..20 {
+            storage.append(&batch(at * 3, 1, 3, 100)).unwrap();
+        }
         storage.truncate(Offset(log_end)).unwrap();
         assert_eq!(storage.log_end(), Offset(log_end));
-        storage.append(&batch(log_end, 9, 1, 30)).unwrap();
+        assert_eq!(read_all(&storage).len() as i64, log_end / 3);
+        for at in 0..3 {
+            storage.append(&batch(log_end + at, 9, 1, 30)).unwrap();
+        }
         storage.sync().unwrap();
-        let expected = read_all(&storage);
-        assert_eq!(expected.len() as i64, log_end / 3 + 1);
-        assert_eq!(expected.last(), Some(&batch(log_end, 9, 1, 30)));
+        let found = read_all(&storage);
+        for (at, found) in found.iter().enumerate() {
+            let at = at as i64;
+            let expected = match at - log_end / 3 {
+                new @ 0.. => batch(log_end + new, 9, 1, 30),
+                _ => batch(at * 3, 1, 3, 100),
+            };
+            assert_eq!(*found, expected, "cut to {log_end}");
+        }
+        assert_eq!(found.len() as i64, log_end / 3 + 3);
         let (after, _) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();
-        assert_eq!(read_all(&after), expected);
+        assert_eq!(read_all(&after), found);
     }
+}
+
+#[test]
+fn a_cut_takes_the_seal_with_it() {
+    let (disk, mut storage) = filled(3);
+    storage.seal().unwrap();
+    storage.truncate(Offset(6)).unwrap();
+    let before = disk.journal().len();
+    storage.seal().unwrap();
+    assert_eq!(disk.journal().len(), before + 2, "one write and one sync");
 }
 
 #[test]

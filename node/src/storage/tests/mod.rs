@@ -9,7 +9,7 @@ mod facade;
 
 use std::collections::BTreeMap;
 
-use super::{Identity, OpenError, Storage, StorageOptions};
+use super::{Disk, Identity, OpenError, Storage, StorageOptions};
 use crate::batch::Batch;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::raft::Recovered;
@@ -30,7 +30,8 @@ fn identity() -> Identity {
     }
 }
 
-/// A batch of `record_count` records of `record_bytes`, each byte telling which offset it belongs to.
+/// A batch of `record_count` records of `record_bytes`, each byte telling which offset it belongs
+/// to.
 fn batch(base_offset: i64, epoch: i32, record_count: usize, record_bytes: usize) -> Batch {
     let records: Vec<Vec<u8>> = (0..record_count)
         .map(|at| vec![(base_offset as usize + at) as u8 | 0x80; record_bytes])
@@ -42,6 +43,6 @@ fn open(disk: &CrashDisk) -> Result<(Storage<CrashDisk>, Recovered), OpenError> 
     Storage::open(disk.clone(), &identity(), OPTIONS)
 }
 
-fn read_all(storage: &Storage<CrashDisk>) -> Vec<Batch> {
+fn read_all<D: Disk>(storage: &Storage<D>) -> Vec<Batch> {
     storage.read(Offset(0), u64::MAX).unwrap()
 }

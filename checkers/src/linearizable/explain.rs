@@ -1,0 +1,222 @@
+//! Owns the words and the evidence for a violation.
+//! Never decides anything: without a simple reason it says what the value could have been.
+
+use results::history::Operation;
+use serde_json::{Value, json};
+
+use super::register::{KeyHistory, NEVER_WRITTEN};
+use crate::linearizability::Action;
+use crate::operations::ClientOperation;
+use crate::{EVIDENCE_LIST_MAX_COUNT, seconds};
+
+pub(super) struct Explanation {
+    pub(super) sentence: String,
+    pub(super) evidence: Value,
+}
+
+/// Explains why `failed` has no place in any order; `core` are the operations that contradict.
+pub(super) fn explain(
+    history: &[Operation],
+    key: &KeyHistory<'_>,
+    failed: usize,
+    possible_states: &[u32],
+    core: &[usize],
+) -> Explanation {
+    let completed = key.operations[failed].completed.unwrap_or(u64::MAX);
+    let mut possible = possible_states.to_vec();
+    // Unread writes of unknown outcome play no part in the search, but may be in effect.
+    possible.extend(key.operations.iter().filter_map(|operation| {
+        (operation.completed.is_none() && operation.invoked < completed)
+            .then_some(operation.action)
+            .filter(|action| matches!(action, Action::Write(_)))
+            .and_then(Action::produces)
+    }));
+    possible.sort_unstable();
+    possible.dedup();
+    let reason = reason(key, failed, &possible, core);
+    let sentence = format!(
+        "key {}: {}, {reason}",
+        key.key,
+        describe(&key.sources[failed])
+    );
+    let shown: Vec<usize> = if core.len() > EVIDENCE_LIST_MAX_COUNT {
+        // The end is where the contradiction shows.
+        core[core.len() - EVIDENCE_LIST_MAX_COUNT..].to_vec()
+    } else {
+        core.to_vec()
+    };
+    let index_of = |line: usize| history[line].index;
+    let mut indices: Vec<u64> = shown
+        .iter()
+        .flat_map(|number| {
+            let source = &key.sources[*number];
+            let completion = source.completion.map(|(line, _)| index_of(line));
+            std::iter::once(source.invoke.index).chain(completion)
+        })
+        .collect();
+    indices.sort_unstable();
+    let possible_values: Vec<&Value> = possible
+        .iter()
+        .take(EVIDENCE_LIST_MAX_COUNT)
+        .map(|number| &key.values[*number as usize])
+        .collect();
+    let failing_index = key.sources[failed].completion.map(|(_, line)| line.index);
+    let evidence = json!({
+        "key": key.key,
+        "explanation": sentence,
+        "operations": indices,
+        "operations_left_out": core.len() - shown.len(),
+        "involved": shown.iter().map(|number| involved(&key.sources[*number])).collect::<Vec<_>>(),
+        "shortest_failing_prefix": failing_index,
+        "possible_states": possible_values,
+    });
+    Explanation { sentence, evidence }
+}
+
+fn involved(source: &ClientOperation<'_>) -> Value {
+    let completion = source.completion.map(|(_, completion)| completion);
+    let result = completion.filter(|_| source.invoke.f == "read");
+    json!({
+        "process": source.process,
+        "f": source.invoke.f,
+        "value": result.unwrap_or(source.invoke).value,
+        "type": source.outcome(),
+        "invoked": source.invoke.time,
+        "completed": completion.map(|completion| completion.time),
+        "node": completion.and_then(|completion| completion.node.clone()),
+        "epoch": completion.and_then(|completion| completion.epoch),
+        "index": source.invoke.index,
+        "completed_index": completion.map(|completion| completion.index),
+    })
+}
+
+/// "read by process 7 on n1 from 12.300 s to 12.310 s returned 4".
+fn describe(source: &ClientOperation<'_>) -> String {
+    let completion = source.completion.map_or(source.invoke, |(_, line)| line);
+    let node = match &completion.node {
+        Some(node) => format!(" on {node}"),
+        None => String::new(),
+    };
+    let did = match (source.invoke.f.as_str(), source.invoke.value.as_array()) {
+        ("read", _) => format!("returned {}", completion.value),
+        ("cas", Some(pair)) if pair.len() == 2 => {
+            format!("replaced {} by {}", pair[0], pair[1])
+        }
+        _ => format!("wrote {}", source.invoke.value),
+    };
+    format!(
+        "{} by process {}{node} from {} to {} {did}",
+        source.invoke.f,
+        source.process,
+        seconds(source.invoke.time),
+        seconds(completion.time)
+    )
+}
+
+fn reason(key: &KeyHistory<'_>, failed: usize, possible: &[u32], core: &[usize]) -> String {
+    let operation = &key.operations[failed];
+    let completed = operation.completed.unwrap_or(u64::MAX);
+    if let Some(required) = operation.action.requires() {
+        let value = &key.values[required as usize];
+        let producers: Vec<usize> = (0..key.operations.len())
+            .filter(|other| key.operations[*other].action.produces() == Some(required))
+            .collect();
+        let in_time = |other: &&usize| key.operations[**other].invoked < completed;
+        if required != NEVER_WRITTEN && !producers.iter().any(|other| in_time(&other)) {
+            return never_there(key, required, value, &producers);
+        }
+        if let Some(overwriter) = overwriter(key, failed, required, &producers, core) {
+            let (source, action) = (
+                &key.sources[overwriter],
+                key.operations[overwriter].action.produces(),
+            );
+            let newer = action.map_or(&Value::Null, |number| &key.values[number as usize]);
+            let by = source.completion.map_or(0, |(_, line)| line.time);
+            return format!(
+                "but {newer} was written after {value} and acknowledged (to process {} at {}) \
+                 before it began",
+                source.process,
+                seconds(by)
+            );
+        }
+    }
+    let values: Vec<String> = possible
+        .iter()
+        .take(10)
+        .map(|number| key.values[*number as usize].to_string())
+        .collect();
+    let more = if possible.len() > 10 {
+        " or others"
+    } else {
+        ""
+    };
+    format!(
+        "but no order of the operations before it allows that: the value could only have been {}{more}",
+        values.join(" or ")
+    )
+}
+
+/// Nothing that may have happened in time could have left the value there.
+fn never_there(key: &KeyHistory<'_>, required: u32, value: &Value, later: &[usize]) -> String {
+    let failed = key
+        .failed_updates
+        .iter()
+        .find(|(_, left)| *left == required);
+    if let Some((source, _)) = failed {
+        let at = source.completion.map_or(0, |(_, line)| line.time);
+        return format!(
+            "but the only {} of {value} that had begun was reported as certainly failed (to \
+             process {} at {})",
+            source.invoke.f,
+            source.process,
+            seconds(at)
+        );
+    }
+    match later.first() {
+        Some(first) => format!(
+            "but {value} was written for the first time by an operation that began later, at {}",
+            seconds(key.sources[*first].invoke.time)
+        ),
+        None => format!("but nothing ever wrote {value}"),
+    }
+}
+
+/// A completed update that certainly replaced `required` before `failed` began, if any; the last.
+fn overwriter(
+    key: &KeyHistory<'_>,
+    failed: usize,
+    required: u32,
+    producers: &[usize],
+    core: &[usize],
+) -> Option<usize> {
+    // A producer of unknown outcome may come at any time.
+    let mut last_produced = None;
+    for producer in producers {
+        if *producer != failed
+            && key.operations[*producer].invoked <= key.operations[failed].invoked
+        {
+            last_produced = last_produced.max(Some(key.operations[*producer].completed?));
+        } else if *producer != failed {
+            let completed = key.operations[failed].completed?;
+            if key.operations[*producer].invoked < completed {
+                return None;
+            }
+        }
+    }
+    let began = key.operations[failed].invoked;
+    let replaces = |other: &usize| {
+        let operation = &key.operations[*other];
+        let value = operation.action.produces();
+        value.is_some_and(|value| value != required)
+            && operation
+                .completed
+                .is_some_and(|completed| completed < began)
+            && last_produced.is_none_or(|last| operation.invoked > last)
+    };
+    let latest = |candidates: &mut dyn Iterator<Item = usize>| {
+        candidates
+            .filter(replaces)
+            .max_by_key(|other| key.operations[*other].completed)
+    };
+    latest(&mut core.iter().copied()).or_else(|| latest(&mut (0..key.operations.len())))
+}

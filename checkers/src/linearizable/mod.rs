@@ -1,0 +1,199 @@
+//! Owns the checker of client histories: every key must behave like one register.
+//! Never lets a hard or damaged history pass: what could not be decided is unknown, with the reason.
+
+mod explain;
+mod minimize;
+mod register;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use results::history::Operation;
+use results::verdict::{CheckerResult, Validity};
+use serde_json::{Value, json};
+
+use crate::linearizability::{self, Limit, Limits, Outcome};
+use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
+use register::KeyHistory;
+
+const SOURCE: &str =
+    "Herlihy & Wing 1990 (linearizability); search after Wing & Gong 1993, Lowe 2017";
+
+/// How long finding the few operations that matter may take after a violation was found.
+const MINIMIZE_TIME_LIMIT: Duration = Duration::from_secs(3);
+
+/// How many keys are checked at the same time.
+const THREAD_COUNT: usize = 2;
+
+/// Checks `read`, `write` and `cas` operations, key by key (linearizability is local).
+///
+/// Every register starts as `null`. `ok` took effect between invocation and completion, `fail` did
+/// not; `info`, or no completion, means at any time after the invocation, or never.
+pub fn check(history: &[Operation], options: &Options) -> CheckerResult {
+    let keys = match register::split(history) {
+        Ok(keys) => keys,
+        Err(malformed) => {
+            return conclusion(
+                Validity::Unknown,
+                SOURCE,
+                format!("the history is malformed: {malformed}"),
+            );
+        }
+    };
+    let ok_count: u64 = keys.iter().map(KeyHistory::completed_count).sum();
+    if ok_count == 0 {
+        return conclusion(
+            Validity::Unknown,
+            SOURCE,
+            "no operation succeeded, so there was nothing to check",
+        );
+    }
+    let outcomes = search_all(&keys, options);
+    conclude(history, &keys, &outcomes, ok_count, options)
+}
+
+/// Outcomes in the order of the keys.
+fn search_all(keys: &[KeyHistory<'_>], options: &Options) -> Vec<Outcome> {
+    // Small keys first: a hard one must not use up the time of all others.
+    let mut by_size: Vec<usize> = (0..keys.len()).collect();
+    by_size.sort_by_key(|key| keys[*key].operations.len());
+    let limits = Limits {
+        deadline: Instant::now()
+            .checked_add(Duration::from_millis(options.linearizability_time_limit_ms)),
+        memory_bytes: options.linearizability_memory_limit_bytes / THREAD_COUNT as u64,
+        ..Limits::default()
+    };
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        while let Some(key) = by_size.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome =
+                linearizability::search(register::NEVER_WRITTEN, &keys[*key].operations, &limits);
+            found.push((*key, outcome));
+        }
+        found
+    };
+    let mut outcomes: Vec<(usize, Outcome)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREAD_COUNT).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| match worker.join() {
+                Ok(found) => found,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    outcomes.sort_by_key(|(key, _)| *key);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn conclude(
+    history: &[Operation],
+    keys: &[KeyHistory<'_>],
+    outcomes: &[Outcome],
+    ok_count: u64,
+    options: &Options,
+) -> CheckerResult {
+    let mut violated: Vec<(u64, usize)> = Vec::new();
+    let mut undecided: Vec<usize> = Vec::new();
+    for (number, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Outcome::Linearizable { .. } => {}
+            Outcome::NotLinearizable { failed, .. } => {
+                let line = keys[number].operations[*failed].completed;
+                violated.push((line.unwrap_or(u64::MAX), number));
+            }
+            Outcome::Unknown { .. } => undecided.push(number),
+        }
+    }
+    violated.sort_unstable();
+    let counts = json!({
+        "valid": keys.len() - violated.len() - undecided.len(),
+        "invalid": violated.len(),
+        "unknown": undecided.len(),
+    });
+    let key_total = counted(keys.len() as u64, "key");
+    if let Some((_, first)) = violated.first() {
+        let mut result = violation(history, &keys[*first], &outcomes[*first]);
+        if violated.len() > 1 {
+            let others = counted(violated.len() as u64 - 1, "more key");
+            result
+                .summary
+                .push_str(&format!(" ({others} of {key_total} violated)"));
+        }
+        result.evidence["keys"] = counts;
+        result.evidence["violated_keys"] = key_names(keys, violated.iter().map(|(_, key)| *key));
+        return result;
+    }
+    if let Some(first) = undecided.first() {
+        let summary = undecided_summary(&keys[*first], &outcomes[*first], options);
+        let mut result = conclusion(Validity::Unknown, SOURCE, summary);
+        result.evidence = json!({
+            "keys": counts,
+            "unknown_keys": key_names(keys, undecided.iter().copied()),
+        });
+        return result;
+    }
+    let mut result = conclusion(
+        Validity::Valid,
+        SOURCE,
+        format!(
+            "{} on {key_total} were linearizable",
+            counted(ok_count, "operation")
+        ),
+    );
+    result.evidence = json!({ "keys": counts });
+    result
+}
+
+fn key_names(keys: &[KeyHistory<'_>], numbers: impl Iterator<Item = usize>) -> Value {
+    numbers
+        .take(EVIDENCE_LIST_MAX_COUNT)
+        .map(|number| Value::from(keys[number].key))
+        .collect()
+}
+
+fn violation(history: &[Operation], key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
+    let Outcome::NotLinearizable {
+        failed,
+        possible_states,
+    } = outcome
+    else {
+        panic!("only a violation is explained");
+    };
+    let deadline = Instant::now().checked_add(MINIMIZE_TIME_LIMIT);
+    let core = minimize::core(&key.operations, *failed, deadline);
+    let explanation = explain::explain(history, key, *failed, possible_states, &core);
+    let mut result = conclusion(Validity::Invalid, SOURCE, explanation.sentence);
+    result.evidence = explanation.evidence;
+    result
+}
+
+fn undecided_summary(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options) -> String {
+    let Outcome::Unknown {
+        limit,
+        completed_count,
+    } = outcome
+    else {
+        panic!("only an undecided search is reported as such");
+    };
+    let limit = match limit {
+        Limit::Time => format!(
+            "the time limit of {} ms was reached",
+            options.linearizability_time_limit_ms
+        ),
+        Limit::Memory => format!(
+            "the memory limit of {} bytes was reached",
+            options.linearizability_memory_limit_bytes
+        ),
+        Limit::Configurations => "the limit of configurations was reached".into(),
+        Limit::Width => "too many operations are open at once".into(),
+    };
+    format!(
+        "key {} could not be decided: {limit}; an order was found for {completed_count} of {} \
+         successful operations, with {} of unknown outcome",
+        key.key,
+        key.completed_count(),
+        key.operations.len() as u64 - key.completed_count(),
+    )
+}

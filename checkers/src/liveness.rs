@@ -1,0 +1,267 @@
+//! Owns the question whether the cluster served again, in bounded time, once all faults were gone.
+//! Never judges what it served.
+
+use std::collections::BTreeMap;
+
+use results::history::{Operation, OperationType, Process};
+use results::manifest::Manifest;
+use results::schedule::Schedule;
+use results::verdict::{CheckerResult, PropertyResult, Validity};
+use serde_json::{Value, json};
+
+use crate::{conclusion, counted, seconds};
+
+const SOURCE: &str = "bounded recovery after healing, as in KAFKA-12851: a majority that can talk \
+                      elects a leader and commits";
+const TITLE: &str = "after the last fault is healed an operation succeeds within the bound";
+
+/// What clients experienced from some moment on.
+#[derive(Debug, Default)]
+struct Attempts {
+    tried: u64,
+    first_success: Option<u64>,
+    last_activity: u64,
+}
+
+impl Attempts {
+    /// Operations invoked at or after `origin`.
+    ///
+    /// Tolerates histories that the other checkers call malformed.
+    fn since(origin: u64, history: &[Operation]) -> Self {
+        let mut attempts = Self::default();
+        let mut invoked: BTreeMap<u64, u64> = BTreeMap::new();
+        for operation in history {
+            let Process::Client(process) = operation.process else {
+                continue;
+            };
+            if operation.operation_type == OperationType::Invoke {
+                invoked.insert(process, operation.time);
+                if operation.time >= origin {
+                    attempts.tried += 1;
+                    attempts.last_activity = attempts.last_activity.max(operation.time);
+                }
+            } else if invoked.remove(&process).is_some_and(|time| time >= origin) {
+                attempts.last_activity = attempts.last_activity.max(operation.time);
+                if operation.operation_type == OperationType::Ok {
+                    let earliest = attempts.first_success.unwrap_or(u64::MAX);
+                    attempts.first_success = Some(earliest.min(operation.time));
+                }
+            }
+        }
+        attempts
+    }
+}
+
+/// Invalid where operations were tried for the whole bound after healing, and none succeeded.
+pub fn check(manifest: &Manifest, schedule: &Schedule, history: &[Operation]) -> CheckerResult {
+    let phases = &manifest.phases;
+    let faults_were_asked_for = !schedule.faults.is_empty() || !manifest.options.nemesis.is_empty();
+    let origin = if faults_were_asked_for {
+        let Some(healed) = phases.healed else {
+            return finish(
+                Validity::Unknown,
+                0,
+                "the run ended before all faults were healed".into(),
+                Value::Null,
+            );
+        };
+        healed
+    } else {
+        phases.workload_start.unwrap_or(0)
+    };
+    let moment = if faults_were_asked_for {
+        "after healing"
+    } else {
+        "after the start of the workload (no faults were asked for)"
+    };
+    let bound_ms = manifest.options.recovery_timeout_ms;
+    let bound_end = origin.saturating_add(bound_ms.saturating_mul(1_000_000));
+    let attempts = Attempts::since(origin, history);
+    // Whoever tries until the bound is over does not begin an operation in its last moments.
+    let slack_ms = manifest.options.operation_timeout_ms.min(bound_ms / 2);
+    let tried_throughout = attempts.last_activity.saturating_add(slack_ms * 1_000_000) >= bound_end;
+    let evidence = json!({
+        "origin": origin,
+        "bound_ms": bound_ms,
+        "tried": attempts.tried,
+        "first_success": attempts.first_success,
+        "last_activity": attempts.last_activity,
+    });
+    let tried = counted(attempts.tried, "operation");
+    let (valid, checked, summary) = match attempts.first_success {
+        Some(time) if !faults_were_asked_for || time <= bound_end => (
+            Validity::Valid,
+            attempts.tried,
+            format!("an operation succeeded {} {moment}", seconds(time - origin)),
+        ),
+        _ if attempts.tried == 0 => (
+            Validity::Unknown,
+            0,
+            format!("no operation was tried {moment}"),
+        ),
+        late if tried_throughout => (
+            Validity::Invalid,
+            attempts.tried,
+            format!(
+                "no operation succeeded within {bound_ms} ms {moment}: {tried} tried, {}",
+                late.map_or("none succeeded".into(), |time| format!(
+                    "the first success came after {}",
+                    seconds(time - origin)
+                ))
+            ),
+        ),
+        _ if phases.interrupted => (
+            Validity::Unknown,
+            0,
+            format!("the run was interrupted before the cluster had {bound_ms} ms to recover"),
+        ),
+        _ => (
+            Validity::Unknown,
+            0,
+            format!(
+                "{tried} tried {moment}, but not for the whole bound of {bound_ms} ms; \
+                 none succeeded"
+            ),
+        ),
+    };
+    finish(valid, checked, summary, evidence)
+}
+
+fn finish(valid: Validity, checked: u64, summary: String, evidence: Value) -> CheckerResult {
+    let mut result = conclusion(valid, SOURCE, summary.clone());
+    result.properties.insert(
+        "recovery".into(),
+        PropertyResult {
+            valid,
+            title: TITLE.into(),
+            source: SOURCE.into(),
+            checked,
+            summary,
+            evidence: evidence.clone(),
+        },
+    );
+    result.evidence = evidence;
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn manifest(nemesis: &[&str], healed_ms: Option<u64>, interrupted: bool) -> Manifest {
+        serde_json::from_value(json!({
+            "format_version": 1, "name": "test", "seed": 1, "world": "processes",
+            "options": {
+                "workload": "register", "nemesis": nemesis, "nodes": 3, "concurrency": 5,
+                "rate_per_second": 10, "time_ms": 1000, "interval_ms": 100,
+                "operation_timeout_ms": 1000, "recovery_timeout_ms": 9000,
+                "timers": {
+                    "election_timeout_ms": 1, "fetch_timeout_ms": 1, "election_backoff_max_ms": 1,
+                    "fetch_max_wait_ms": 1, "request_timeout_ms": 1, "retry_backoff_ms": 1
+                }
+            },
+            "environment": {
+                "harness_version": "0", "node_binary": "x", "system": "x", "processors": 1
+            },
+            "started": "2026-01-01T00:00:00Z",
+            "phases": {
+                "workload_start": 0, "healed": healed_ms.map(|ms| ms * MS),
+                "interrupted": interrupted
+            },
+        }))
+        .unwrap()
+    }
+
+    /// Operations as (invoked, completed, outcome), each by its own process.
+    fn history(operations: &[(u64, u64, &str)]) -> Vec<Operation> {
+        let mut lines: Vec<Operation> = Vec::new();
+        for (process, (invoked, completed, outcome)) in operations.iter().enumerate() {
+            for (time, operation_type) in [(invoked, "invoke"), (completed, outcome)] {
+                let index = lines.len();
+                lines.push(
+                    serde_json::from_value(json!({
+                        "index": index, "time": time * MS, "process": process,
+                        "type": operation_type, "f": "read", "key": "1",
+                    }))
+                    .unwrap(),
+                );
+            }
+        }
+        lines
+    }
+
+    fn judge(manifest: &Manifest, history: &[Operation]) -> CheckerResult {
+        let none = Schedule {
+            format_version: 1,
+            seed: 0,
+            faults: Vec::new(),
+        };
+        check(manifest, &none, history)
+    }
+
+    #[test]
+    fn a_success_after_healing_within_the_bound_is_recovery() {
+        let manifest = manifest(&["kill"], Some(5000), false);
+        let result = judge(
+            &manifest,
+            &history(&[(6000, 6100, "info"), (7000, 7400, "ok")]),
+        );
+        assert_eq!(result.valid, Validity::Valid);
+        assert!(result.summary.contains("2.400 s"), "{}", result.summary);
+    }
+
+    #[test]
+    fn no_success_during_the_whole_bound_is_a_violation() {
+        let manifest = manifest(&["kill"], Some(5000), false);
+        let failing: Vec<_> = (5..15)
+            .map(|s| (s * 1000, s * 1000 + 900, "fail"))
+            .collect();
+        let result = judge(&manifest, &history(&failing));
+        assert_eq!(result.valid, Validity::Invalid);
+        assert_eq!(result.properties["recovery"].valid, Validity::Invalid);
+        let mut late = failing;
+        late.push((14_950, 15_000, "ok"));
+        let result = judge(&manifest, &history(&late));
+        assert_eq!(result.valid, Validity::Invalid);
+        assert!(result.summary.contains("10.000 s"), "{}", result.summary);
+    }
+
+    #[test]
+    fn a_success_of_an_operation_from_before_healing_proves_nothing() {
+        let manifest = manifest(&["kill"], Some(5000), false);
+        let result = judge(&manifest, &history(&[(4900, 5100, "ok")]));
+        assert_eq!(result.valid, Validity::Unknown);
+        assert!(result.summary.contains("no operation was tried"));
+    }
+
+    #[test]
+    fn too_short_attempts_conclude_nothing() {
+        let short = history(&[(6000, 6100, "info")]);
+        let stopped = judge(&manifest(&["kill"], Some(5000), true), &short);
+        assert_eq!(stopped.valid, Validity::Unknown);
+        assert!(stopped.summary.contains("interrupted"));
+        let gave_up = judge(&manifest(&["kill"], Some(5000), false), &short);
+        assert_eq!(gave_up.valid, Validity::Unknown);
+        let never_healed = judge(&manifest(&["kill"], None, false), &short);
+        assert!(
+            never_healed
+                .summary
+                .contains("before all faults were healed")
+        );
+        assert_eq!(never_healed.valid, Validity::Unknown);
+    }
+
+    #[test]
+    fn without_faults_any_success_will_do() {
+        let manifest = manifest(&[], None, false);
+        let result = judge(&manifest, &history(&[(20_000, 20_100, "ok")]));
+        assert_eq!(result.valid, Validity::Valid);
+        let never: Vec<_> = (0..10)
+            .map(|s| (s * 1000, s * 1000 + 900, "fail"))
+            .collect();
+        assert_eq!(judge(&manifest, &history(&never)).valid, Validity::Invalid);
+        assert_eq!(judge(&manifest, &[]).valid, Validity::Unknown);
+    }
+}

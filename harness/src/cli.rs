@@ -1,0 +1,242 @@
+//! Owns the command line: flags, their defaults and their first validation, and the dispatch.
+//! Never does a command's work.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::duration::{parse_ms, parse_positive_ms};
+use crate::exit::{self, Failure};
+use crate::{commands, workload};
+
+/// Fault-injection harness for KRaft: runs a cluster, breaks it, and decides whether it kept its
+/// promises.
+#[derive(Debug, Parser)]
+#[command(name = "harness", version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  harness run --nemesis partition-random --time 300   break the network for five minutes
+  harness run --nemesis kill,pause --bug ack-on-append   watch a seeded bug being found
+  harness replay latest --times 5                     run the same faults again, five times
+  harness serve                                       browse the reports
+
+Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a cluster of real processes under faults and judge it
+    Run(RunArgs),
+    /// Run a recorded schedule again and compare the outcome
+    Replay(ReplayArgs),
+    /// Judge a stored run again
+    Analyze(AnalyzeArgs),
+    /// Browse stored runs in a web browser
+    Serve(ServeArgs),
+    /// List stored runs
+    List(StoreArgs),
+    /// The seeded bugs that prove that the checkers notice
+    Bugs,
+    /// Be a node: what `kraft-node` does, inside this executable
+    #[command(hide = true, disable_help_flag = true)]
+    Node {
+        /// Passed on.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+/// Where runs are stored.
+#[derive(Debug, Clone, Args)]
+pub struct StoreArgs {
+    /// Folder that holds the runs
+    #[arg(long, default_value = "runs", value_name = "FOLDER")]
+    pub out: PathBuf,
+}
+
+/// How much is said while a command works.
+#[derive(Debug, Clone, Args)]
+pub struct OutputArgs {
+    /// Print only the verdict
+    #[arg(long)]
+    pub quiet: bool,
+    /// Print the verdict as one line of JSON, and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, or none
+    #[arg(long, default_value = "partition-random", value_name = "FAULTS")]
+    pub nemesis: String,
+    /// What clients do
+    #[arg(long, default_value = workload::WORKLOADS[0], value_name = "NAME")]
+    pub workload: String,
+    /// How long the workload runs: seconds, or 5m
+    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time: u64,
+    /// Number of nodes, all of them voters
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub nodes: u32,
+    /// Number of client threads
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub concurrency: u32,
+    /// Operations per second over all clients; 0 = as fast as it goes
+    #[arg(long, default_value_t = 200)]
+    pub rate: u64,
+    /// Mean time between two faults of one kind
+    #[arg(long, default_value = "5", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub interval: u64,
+    /// Seed of operations, faults and election timers; a fresh one by default
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Run the faults of this file instead of generated ones; times count from the start of the
+    /// run, and clients begin 2 s after it
+    #[arg(long, value_name = "FILE", conflicts_with = "nemesis")]
+    pub schedule: Option<PathBuf>,
+    /// Switch on a seeded bug in every node (see `harness bugs`)
+    #[arg(long, value_name = "NAME")]
+    pub bug: Option<String>,
+    /// Beginning of the run's name, instead of workload and faults
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Average time a client waits for an answer; each operation draws 0.5 to 1.5 of it
+    #[arg(long, default_value = "500ms", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub operation_timeout: u64,
+    /// How long the cluster may take to serve again once all faults are healed
+    #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
+    pub recovery_timeout: u64,
+    /// Keep the nodes' data folders even if the run is valid
+    #[arg(long)]
+    pub keep: bool,
+    /// Node program to test, instead of the node built into the harness
+    #[arg(long, value_name = "PATH")]
+    pub node_bin: Option<PathBuf>,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Flags of `replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// The run: its folder, its name, the beginning of its name, or `latest`
+    pub run: String,
+    /// How often to run it
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub times: u32,
+    /// Aim at the nodes that were hit (resolved), or resolve words like `leader` anew (symbolic)
+    #[arg(long, default_value = "resolved", value_parser = ["resolved", "symbolic"])]
+    pub targets: String,
+    /// Keep the nodes' data folders even if the run is valid
+    #[arg(long)]
+    pub keep: bool,
+    /// Node program to test, instead of the node built into the harness
+    #[arg(long, value_name = "PATH")]
+    pub node_bin: Option<PathBuf>,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Flags of `analyze`.
+#[derive(Debug, Clone, Args)]
+pub struct AnalyzeArgs {
+    /// The run: its folder, its name, the beginning of its name, or `latest`
+    pub run: String,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Flags of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Port on the loopback interface; 0 = any free one
+    #[arg(long, default_value_t = 8080)]
+    pub port: u16,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Runs the command line and returns the exit code.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    if arguments.get(1).is_some_and(|word| word == "node") {
+        // The node's own arguments begin with its program name.
+        return node::cli::run(arguments.into_iter().skip(1));
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    std::panic::set_hook(Box::new(|panic| {
+        complain(&format!(
+            "the harness made a mistake: {}",
+            panic.to_string().replace('\n', " ")
+        ));
+    }));
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(cli.command, &arguments)));
+    match outcome {
+        Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Err(failure)) => {
+            complain(&failure.message());
+            ExitCode::from(failure.code())
+        }
+        Err(_) => ExitCode::from(exit::HARNESS_FAILED),
+    }
+}
+
+fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
+    let words = arguments
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    match command {
+        Command::Run(args) => commands::run::run(&args, words),
+        Command::Replay(args) => commands::replay::replay(&args, words),
+        Command::Analyze(args) => commands::analyze::analyze(&args),
+        Command::Serve(args) => commands::serve::serve(&args),
+        Command::List(args) => commands::list::list(&args),
+        Command::Bugs => commands::bugs::bugs(),
+        Command::Node { .. } => Err(Failure::arguments("`node` must be the first argument")),
+    }
+}
+
+/// Help and version are no errors; everything else is a complaint about arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::from(exit::BAD_ARGUMENTS)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn complain(message: &str) {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(std::io::stderr(), "harness: {message}");
+}
+
+/// The command line's definition, for documentation and tests.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,29 @@
+//! Owns `harness analyze`: judges a stored run again, with the checkers of today.
+//! Never touches the recording.
+
+use results::store::Store;
+
+use super::announce;
+use crate::cli::AnalyzeArgs;
+use crate::execution::{Finished, judge, render};
+use crate::exit::Failure;
+use crate::progress::Progress;
+
+/// Executes `harness analyze`.
+///
+/// # Errors
+/// When there is no such run, or its folder is damaged.
+pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
+    let store = Store::new(&args.store.out);
+    let folder = store.find(&args.run)?;
+    let manifest = folder.manifest()?;
+    let progress = Progress::new(args.output.quiet || args.output.json);
+    let verdict = judge(&folder, &progress)?;
+    render(&store, &folder, &progress);
+    let finished = Finished {
+        folder,
+        name: manifest.name,
+        verdict,
+    };
+    announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)
+}

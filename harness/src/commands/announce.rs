@@ -1,0 +1,93 @@
+//! Owns the last words of a command: verdict, reason, report, and how to have it again.
+//! Never adds anything that is not in the verdict.
+
+use std::io::Write as _;
+
+use anyhow::Context;
+use results::verdict::Verdict;
+use serde_json::json;
+
+use crate::cli::OutputArgs;
+use crate::execution::Finished;
+use crate::exit::{self, Failure};
+
+/// Prints lines to standard output.
+///
+/// # Errors
+/// When standard output is closed.
+pub fn print(lines: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let written = writeln!(stdout, "{lines}").and_then(|()| stdout.flush());
+    match written {
+        // A reader that has seen enough (`| head`) is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other.context("cannot print")?),
+    }
+}
+
+/// Prints the verdict of a run and returns its exit code.
+///
+/// # Errors
+/// When standard output is closed.
+pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<u8, Failure> {
+    let Finished {
+        folder,
+        name,
+        verdict,
+    } = finished;
+    let code = exit::of_validity(verdict.valid);
+    let report = folder.report_path().display().to_string();
+    if output.json {
+        let line = json!({
+            "run": name,
+            "valid": verdict.valid,
+            "summary": verdict.summary,
+            "failures": verdict.failure_signature(),
+            "report": report,
+            "exit_code": code,
+        });
+        print(&line.to_string())?;
+        return Ok(code);
+    }
+    let replay = replay_command(name, store);
+    print(&format!(
+        "{}\n{}\nreport:  {report}\nreplay:  {replay}",
+        headline(verdict),
+        details(verdict)
+    ))?;
+    Ok(code)
+}
+
+/// The command that runs the same faults again.
+fn replay_command(name: &str, store: &str) -> String {
+    if store == "runs" {
+        format!("harness replay {name}")
+    } else {
+        format!("harness replay {name} --out {store}")
+    }
+}
+
+fn headline(verdict: &Verdict) -> String {
+    format!(
+        "verdict: {}\nwhy:     {}",
+        verdict.valid.word().to_uppercase(),
+        verdict.summary
+    )
+}
+
+fn details(verdict: &Verdict) -> String {
+    let line = |(name, result): (&String, &results::verdict::CheckerResult)| {
+        format!(
+            "  {:<14} {:<8} {}",
+            name,
+            result.valid.word(),
+            result.summary
+        )
+    };
+    verdict
+        .checkers
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+}

@@ -1,0 +1,31 @@
+//! Owns `harness list`: one line per stored run.
+//! Never judges.
+
+use results::store::Store;
+
+use super::announce;
+use crate::cli::StoreArgs;
+use crate::exit::Failure;
+
+/// Executes `harness list`.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn list(args: &StoreArgs) -> Result<u8, Failure> {
+    let runs = Store::new(&args.out).list()?;
+    if runs.is_empty() {
+        announce::print(&format!(
+            "no runs in {}; `harness run` makes one",
+            args.out.display()
+        ))?;
+    }
+    for (folder, manifest) in runs {
+        let verdict = match folder.verdict() {
+            Ok(Some(verdict)) => verdict.valid.word(),
+            Ok(None) => "no verdict",
+            Err(_) => "damaged",
+        };
+        announce::print(&format!("{verdict:<10}  {}", manifest.name))?;
+    }
+    Ok(0)
+}

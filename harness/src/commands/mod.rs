@@ -1,0 +1,10 @@
+//! Owns what each command of the harness does.
+//! Never parses arguments beyond what only the command can know.
+
+pub mod analyze;
+pub mod announce;
+pub mod bugs;
+pub mod list;
+pub mod replay;
+pub mod run;
+pub mod serve;

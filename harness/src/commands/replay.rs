@@ -1,0 +1,124 @@
+//! Owns `harness replay`: the recorded faults again, and whether the outcome is the same.
+//! Never invents a fault: one whose moment never came is asked for as it was planned.
+
+use anyhow::Context;
+use results::manifest::Manifest;
+use results::schedule::Schedule;
+use results::store::{RunFolder, Store};
+use results::verdict::{Validity, Verdict};
+
+use super::announce;
+use crate::cli::ReplayArgs;
+use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
+use crate::exit::Failure;
+use crate::progress::Progress;
+
+/// Executes `harness replay`.
+///
+/// # Errors
+/// When there is no such run, its folder is damaged, or a run could not be carried out.
+pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
+    let store = Store::new(&args.store.out);
+    let folder = store.find(&args.run)?;
+    let manifest = folder.manifest()?;
+    let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
+    let program = node_program(args.node_bin.as_deref())?;
+    let mut progress = Progress::new(args.output.quiet || args.output.json);
+    let original = match folder.verdict()? {
+        Some(verdict) => verdict,
+        None => judge(&folder, &progress)?,
+    };
+    progress.note(&format!(
+        "replaying {} ({} faults, seed {})",
+        manifest.name,
+        schedule.faults.len(),
+        manifest.seed
+    ));
+    let label = label(&manifest);
+    let mut same_count = 0;
+    let mut worst = Validity::Valid;
+    let mut code = 0;
+    for number in 1..=args.times {
+        let plan = RunPlan {
+            label: label.clone(),
+            seed: manifest.seed,
+            options: manifest.options.clone(),
+            schedule: schedule.clone(),
+            replay_of: Some(manifest.name.clone()),
+            program: program.clone(),
+            keep: args.keep,
+            command: command.clone(),
+        };
+        let finished = execute(plan, &store, &mut progress)?;
+        let same = same_outcome(&original, &finished.verdict);
+        same_count += u32::from(same);
+        let this = announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)?;
+        if finished.verdict.valid >= worst {
+            worst = finished.verdict.valid;
+            code = this;
+        }
+        if !args.output.json {
+            announce::print(&comparison(&original, &finished, same, number, args.times))?;
+        }
+    }
+    if args.times > 1 && !args.output.json {
+        announce::print(&format!(
+            "same outcome in {same_count} of {} replays",
+            args.times
+        ))?;
+    }
+    Ok(code)
+}
+
+fn label(manifest: &Manifest) -> String {
+    // The name without its timestamp and seed; replays of replays do not pile up prefixes.
+    let mut parts = manifest.name.rsplitn(3, '-');
+    let label = parts.nth(2).unwrap_or(&manifest.name);
+    label.strip_suffix("-replay").unwrap_or(label).to_owned() + "-replay"
+}
+
+/// The schedule as it is to be run again: same times, and the nodes that were really hit.
+fn schedule(folder: &RunFolder, node_count: u32, resolved: bool) -> Result<Schedule, Failure> {
+    let mut schedule = folder.schedule()?;
+    for fault in &mut schedule.faults {
+        if let Some(resolved) = &fault.resolved {
+            fault.trigger.at_ms = resolved.at_ms;
+        }
+    }
+    forget_outcomes(&mut schedule, resolved);
+    let nodes: Vec<String> = (1..=node_count).map(|id| format!("n{id}")).collect();
+    nemesis::schedule::prepare(&mut schedule, &nodes)
+        .with_context(|| folder.schedule_path().display().to_string())?;
+    Ok(schedule)
+}
+
+/// Same validity and, for a failure, at least one violated property in common.
+fn same_outcome(original: &Verdict, repeated: &Verdict) -> bool {
+    let wanted = original.failure_signature();
+    let found = repeated.failure_signature();
+    original.valid == repeated.valid
+        && (wanted.is_empty() || found.iter().any(|property| wanted.contains(property)))
+}
+
+fn comparison(
+    original: &Verdict,
+    finished: &Finished,
+    same: bool,
+    number: u32,
+    times: u32,
+) -> String {
+    let describe = |verdict: &Verdict| match verdict.failure_signature().as_slice() {
+        [] => verdict.valid.word().to_owned(),
+        violated => format!("{} ({})", verdict.valid.word(), violated.join(", ")),
+    };
+    let word = if same {
+        "same outcome"
+    } else {
+        "different outcome"
+    };
+    format!(
+        "replay {number} of {times}: {word}: was {}, now {}",
+        describe(original),
+        describe(&finished.verdict)
+    )
+}

@@ -1,0 +1,162 @@
+//! Owns `harness run`: turns flags into a plan, refuses what cannot work, and executes it.
+//! Never starts anything before everything that can be refused is.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use nemesis::family::{Family, parse_families};
+use nemesis::plan::{PlanOptions, plan};
+use results::manifest::RunOptions;
+use results::schedule::Schedule;
+use results::store::{Store, read_schedule};
+
+use super::announce;
+use crate::cli::RunArgs;
+use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
+use crate::exit::Failure;
+use crate::progress::Progress;
+use crate::runner::START_UP_MS;
+use crate::workload::WORKLOADS;
+
+/// Executes `harness run`.
+///
+/// # Errors
+/// When the arguments do not fit together, or the run could not be carried out.
+pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
+    let families = families(args)?;
+    check_workload(&args.workload)?;
+    let bug = args.bug.as_deref().map(parse_bug).transpose()?;
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    let options = RunOptions {
+        workload: args.workload.clone(),
+        nemesis: names(args, &families),
+        nodes: args.nodes,
+        concurrency: args.concurrency,
+        rate_per_second: args.rate,
+        time_ms: args.time,
+        interval_ms: args.interval,
+        operation_timeout_ms: args.operation_timeout,
+        recovery_timeout_ms: args.recovery_timeout,
+        bug,
+        timers: TIMERS,
+    };
+    let label = label(args, &options)?;
+    let schedule = schedule(args, &families, &options, seed)?;
+    let program = node_program(args.node_bin.as_deref())?;
+    let store = Store::new(&args.store.out);
+    let mut progress = Progress::new(args.output.quiet || args.output.json);
+    progress.note(&format!("seed {seed}"));
+    let plan = RunPlan {
+        label,
+        seed,
+        options,
+        schedule,
+        replay_of: None,
+        program,
+        keep: args.keep,
+        command,
+    };
+    let finished = execute(plan, &store, &mut progress)?;
+    announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)
+}
+
+fn families(args: &RunArgs) -> Result<Vec<Family>, Failure> {
+    if args.schedule.is_some() {
+        return Ok(Vec::new());
+    }
+    parse_families(&args.nemesis).map_err(|error| Failure::arguments(error.to_string()))
+}
+
+fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
+    match &args.schedule {
+        Some(_) => vec!["schedule".into()],
+        None => families
+            .iter()
+            .map(|family| family.name().to_owned())
+            .collect(),
+    }
+}
+
+fn check_workload(name: &str) -> Result<(), Failure> {
+    if WORKLOADS.contains(&name) {
+        return Ok(());
+    }
+    let known = WORKLOADS.join(", ");
+    let nearest = nemesis::names::nearest(name, &WORKLOADS);
+    let hint = nearest
+        .map(|name| format!("; did you mean {name:?}?"))
+        .unwrap_or_default();
+    Err(Failure::arguments(format!(
+        "unknown workload {name:?}; known: {known}{hint}"
+    )))
+}
+
+fn parse_bug(text: &str) -> Result<String, Failure> {
+    let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
+    Ok(bug.name().to_owned())
+}
+
+/// Names of runs become names of folders and parts of addresses.
+fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
+    let Some(name) = &args.name else {
+        let nemesis = match options.nemesis.as_slice() {
+            [] => "none".to_owned(),
+            names => names.join("+"),
+        };
+        return Ok(format!("{}-{nemesis}", options.workload));
+    };
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
+    if name.is_empty() || name.len() > 60 || name.starts_with(['.', '-']) || !name.chars().all(fits)
+    {
+        return Err(Failure::arguments(format!(
+            "--name {name:?}: use up to 60 letters, digits, and - _ . + between them"
+        )));
+    }
+    Ok(name.clone())
+}
+
+fn schedule(
+    args: &RunArgs,
+    families: &[Family],
+    options: &RunOptions,
+    seed: u64,
+) -> Result<Schedule, Failure> {
+    let nodes: Vec<String> = (1..=options.nodes).map(|id| format!("n{id}")).collect();
+    let mut schedule = match &args.schedule {
+        Some(path) => {
+            // A schedule that cannot be used is a bad argument, wherever the fault lies.
+            read_schedule(path).map_err(|error| Failure::BadArguments(error.into()))?
+        }
+        None => {
+            let planned = plan(&PlanOptions {
+                seed,
+                families: families.to_vec(),
+                nodes: nodes.clone(),
+                time_ms: options.time_ms,
+                interval_ms: options.interval_ms,
+            });
+            let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
+            for fault in &mut planned.faults {
+                fault.trigger.at_ms += START_UP_MS;
+            }
+            planned
+        }
+    };
+    if args.schedule.is_some() {
+        // Written by hand, or recorded: either way only what was asked for counts here.
+        forget_outcomes(&mut schedule, false);
+    }
+    nemesis::schedule::prepare(&mut schedule, &nodes)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    Ok(schedule)
+}
+
+fn fresh_seed() -> u64 {
+    let nanoseconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")
+        .map_or(0, |time| time.as_nanos() as u64);
+    // Short enough to be read out and typed.
+    let stream = results::keyed_random::Stream::new(nanoseconds, "fresh-seed");
+    stream.below(u64::from(std::process::id()), 0, 1 << 32)
+}

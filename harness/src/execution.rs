@@ -1,0 +1,205 @@
+//! Owns one run from its options to its verdict: folder, world, runner, judgement, tidying.
+//! Never lets a failure to tidy up, or to draw, hide a verdict.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use chrono::Utc;
+use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions};
+use results::schedule::Schedule;
+use results::store::{RunFolder, Store};
+use results::verdict::{Validity, Verdict};
+
+use crate::exit::Failure;
+use crate::processes::{NodeProgram, ProcessWorld};
+use crate::progress::Progress;
+use crate::recorder::Recorder;
+use crate::runner::Runner;
+
+/// Kafka's timers scaled down so that elections fit into short runs; their ratios are Kafka's.
+pub const TIMERS: NodeTimers = NodeTimers {
+    election_timeout_ms: 300,
+    fetch_timeout_ms: 600,
+    election_backoff_max_ms: 300,
+    fetch_max_wait_ms: 150,
+    request_timeout_ms: 600,
+    retry_backoff_ms: 20,
+};
+
+/// Everything that a run is made of.
+#[derive(Debug, Clone)]
+pub struct RunPlan {
+    /// Beginning of the run's name.
+    pub label: String,
+    /// Seed.
+    pub seed: u64,
+    /// Options.
+    pub options: RunOptions,
+    /// Faults.
+    pub schedule: Schedule,
+    /// The run that is repeated, if any.
+    pub replay_of: Option<String>,
+    /// The node program.
+    pub program: NodeProgram,
+    /// Whether to keep data folders of valid runs.
+    pub keep: bool,
+    /// The command line.
+    pub command: Vec<String>,
+}
+
+/// A run that is over.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// Where it is.
+    pub folder: RunFolder,
+    /// Its name.
+    pub name: String,
+    /// What came out.
+    pub verdict: Verdict,
+}
+
+/// The node program to run: a given one, or this executable itself.
+///
+/// # Errors
+/// When the given one is not an executable file.
+pub fn node_program(given: Option<&Path>) -> Result<NodeProgram, Failure> {
+    let Some(path) = given else {
+        let path = std::env::current_exe().context("cannot find the harness's own executable")?;
+        return Ok(NodeProgram {
+            path,
+            leading_arguments: vec!["node".into()],
+        });
+    };
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = std::fs::metadata(path)
+        .map_err(|error| Failure::arguments(format!("--node-bin {}: {error}", path.display())))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        let message = format!("--node-bin {}: not an executable file", path.display());
+        return Err(Failure::arguments(message));
+    }
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", path.display()))?;
+    Ok(NodeProgram {
+        path,
+        leading_arguments: Vec::new(),
+    })
+}
+
+/// Makes a schedule that was run ready to be run again. `keep_resolved` keeps the nodes it hit.
+pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
+    for fault in &mut schedule.faults {
+        if !keep_resolved {
+            fault.resolved = None;
+        }
+        fault.outcome = None;
+        fault.reason = None;
+        fault.healed_at_ms = None;
+        fault.effect.clear();
+    }
+}
+
+/// Runs a plan and judges it.
+///
+/// # Errors
+/// When the run could not be carried out or recorded. What was recorded stays.
+pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<Finished, Failure> {
+    let now = Utc::now();
+    let name = format!(
+        "{}-{}-{}",
+        plan.label,
+        now.format("%Y%m%dT%H%M%S%3fZ"),
+        plan.seed
+    );
+    let manifest = Manifest {
+        format_version: results::FORMAT_VERSION,
+        name: name.clone(),
+        seed: plan.seed,
+        world: "processes".into(),
+        environment: environment(&plan),
+        options: plan.options.clone(),
+        started: now,
+        ended: None,
+        replay_of: plan.replay_of.clone(),
+        phases: Phases::default(),
+    };
+    let folder = store.create_run(&name)?;
+    let skews_clocks = plan
+        .schedule
+        .faults
+        .iter()
+        .any(|fault| fault.fault.kind == "clock-skew");
+    let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
+    let mut world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks)?;
+    let outcome = Runner::new(
+        &mut world,
+        &mut recorder,
+        progress,
+        plan.seed,
+        &plan.options,
+    )
+    .run();
+    // Nodes end before judgement begins, so that their traces are complete.
+    drop(world);
+    progress.clear();
+    outcome.context("the run broke off because its evidence could not be written")?;
+    let verdict = judge(&folder, progress)?;
+    if !plan.keep && verdict.valid == Validity::Valid {
+        drop_data(&folder, progress);
+    }
+    render(store, &folder, progress);
+    Ok(Finished {
+        folder,
+        name,
+        verdict,
+    })
+}
+
+/// Judges what a run folder holds, and stores the verdict.
+///
+/// # Errors
+/// When the folder cannot be read, or the verdict not written.
+pub fn judge(folder: &RunFolder, progress: &Progress) -> Result<Verdict, Failure> {
+    progress.note("checking");
+    let recording = folder.recording()?;
+    let verdict = checkers::check(&recording, &checkers::Options::default());
+    folder.write_verdict(&verdict)?;
+    Ok(verdict)
+}
+
+/// Draws a run's report and the index of all runs. Failing at that is worth a note, no more.
+pub fn render(store: &Store, folder: &RunFolder, progress: &Progress) {
+    if let Err(error) = results_report::render_run(folder) {
+        progress.note(&format!("the report could not be drawn: {error}"));
+    }
+    if let Err(error) = results_report::render_index(store) {
+        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    }
+}
+
+/// The data of a run that kept its promises tells nothing that its trace does not.
+fn drop_data(folder: &RunFolder, progress: &Progress) {
+    for node in folder.nodes().unwrap_or_default() {
+        let data = folder.node_path(&node).join("data");
+        if let Err(error) = std::fs::remove_dir_all(&data) {
+            progress.note(&format!("cannot remove {}: {error}", data.display()));
+        }
+    }
+}
+
+fn environment(plan: &RunPlan) -> Environment {
+    Environment {
+        harness_version: env!("CARGO_PKG_VERSION").into(),
+        commit: option_env!("HARNESS_COMMIT").map(Into::into),
+        command: plan.command.clone(),
+        node_binary: plan.program.path.display().to_string(),
+        node_binary_digest: digest(&plan.program.path),
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processors: std::thread::available_parallelism().map_or(1, Into::into),
+    }
+}
+
+fn digest(path: &PathBuf) -> Option<String> {
+    let bytes = std::fs::read(path).ok()?;
+    Some(format!("{:08x}", crc32c::crc32c(&bytes)))
+}

@@ -1,0 +1,241 @@
+//! Owns the nodes of a run as processes, and the links between them.
+//! Never decides when something happens to them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex as SyncMutex, PoisonError};
+use std::time::Duration;
+
+use nemesis::links::Links;
+use nemesis::processes::{self as signals, Confirmation};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::node_process::{NodeProcess, NodeSettings};
+use super::spawner::Spawner;
+
+/// How long the kernel may take to end a killed process.
+const DEATH_LIMIT: Duration = Duration::from_secs(5);
+
+/// One node, running or not.
+#[derive(Debug)]
+pub struct Slot {
+    settings: NodeSettings,
+    incarnation: u32,
+    process: Option<NodeProcess>,
+    stopped_since: Option<Instant>,
+}
+
+/// All nodes and links.
+#[derive(Debug)]
+pub struct Cluster {
+    slots: BTreeMap<String, Mutex<Slot>>,
+    addresses: SyncMutex<BTreeMap<String, SocketAddr>>,
+    /// The proxies between the nodes.
+    pub links: Links,
+    spawner: Spawner,
+}
+
+impl Cluster {
+    /// A cluster of nodes that are not started yet.
+    pub fn new(settings: Vec<NodeSettings>, links: Links, spawner: Spawner) -> Self {
+        let slot = |settings: NodeSettings| {
+            let name = settings.name.clone();
+            let slot = Slot {
+                settings,
+                incarnation: 0,
+                process: None,
+                stopped_since: None,
+            };
+            (name, Mutex::new(slot))
+        };
+        Self {
+            slots: settings.into_iter().map(slot).collect(),
+            addresses: SyncMutex::default(),
+            links,
+            spawner,
+        }
+    }
+
+    /// Names of the nodes.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.slots.keys()
+    }
+
+    /// Where clients reach a node; `None` while it does not run.
+    pub fn address(&self, node: &str) -> Option<SocketAddr> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(node)
+            .copied()
+    }
+
+    /// Names come from the cluster's own list, which is the links' list, so the links know them.
+    fn set_address(&self, node: &str, address: Option<SocketAddr>) {
+        let mut addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match address {
+            Some(address) => {
+                addresses.insert(node.to_owned(), address);
+                let _ = self.links.set_target(node, address);
+            }
+            None => {
+                addresses.remove(node);
+                let _ = self.links.clear_target(node);
+            }
+        }
+    }
+
+    fn slot(&self, node: &str) -> Result<&Mutex<Slot>, String> {
+        self.slots
+            .get(node)
+            .ok_or_else(|| format!("there is no node {node}"))
+    }
+
+    /// Starts a node that does not run, and waits until it answers.
+    ///
+    /// # Errors
+    /// For people: why it does not run.
+    pub async fn start(&self, node: &str) -> Result<(), String> {
+        let mut slot = self.slot(node)?.lock().await;
+        if slot.process.is_some() {
+            return Ok(());
+        }
+        slot.incarnation += 1;
+        let process = slot.settings.start(slot.incarnation, &self.spawner).await?;
+        self.set_address(node, Some(process.address));
+        slot.process = Some(process);
+        slot.stopped_since = None;
+        Ok(())
+    }
+
+    /// Kills a node with SIGKILL and waits until it is gone.
+    ///
+    /// # Errors
+    /// For people: it did not run, or did not die.
+    pub async fn kill(&self, node: &str) -> Result<(), String> {
+        let mut slot = self.slot(node)?.lock().await;
+        let Some(process) = slot.process.as_mut() else {
+            return Err(format!("{node} does not run"));
+        };
+        let killed = signals::kill(process.pid()).await;
+        killed.map_err(|error| format!("cannot kill {node}: {error}"))?;
+        let ended = process.wait_ended(DEATH_LIMIT).await;
+        ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
+        self.set_address(node, None);
+        slot.process = None;
+        slot.stopped_since = None;
+        Ok(())
+    }
+
+    /// Stops a node with SIGSTOP and waits until the kernel says that it is stopped.
+    ///
+    /// # Errors
+    /// For people: it does not run, is stopped already, or did not stop.
+    pub async fn pause(&self, node: &str) -> Result<Confirmation, String> {
+        let mut slot = self.slot(node)?.lock().await;
+        if slot.stopped_since.is_some() {
+            return Err(format!("{node} is stopped already"));
+        }
+        let Some(process) = slot.process.as_ref() else {
+            return Err(format!("{node} does not run"));
+        };
+        let pid = process.pid();
+        let stopped = signals::stop(pid).await;
+        // Even if it is not seen stopped, it was told to stop, so it must be resumed later.
+        slot.stopped_since = Some(Instant::now());
+        stopped.map_err(|error| format!("cannot stop {node}: {error}"))
+    }
+
+    /// Lets a stopped node go on; returns for how long it was stopped. A node that was killed or
+    /// resumed in between needs nothing and was stopped for no known time.
+    ///
+    /// # Errors
+    /// For people: it did not go on.
+    pub async fn resume(&self, node: &str) -> Result<Duration, String> {
+        let mut slot = self.slot(node)?.lock().await;
+        let Some(since) = slot.stopped_since else {
+            return Ok(Duration::ZERO);
+        };
+        let Some(process) = slot.process.as_ref() else {
+            return Ok(Duration::ZERO);
+        };
+        let resumed = signals::resume(process.pid()).await;
+        resumed.map_err(|error| format!("cannot resume {node}: {error}"))?;
+        slot.stopped_since = None;
+        Ok(since.elapsed())
+    }
+
+    /// Sets a node's clock; returns how far it is off afterwards, in milliseconds.
+    ///
+    /// # Errors
+    /// For people: it does not run, is stopped, or did not answer.
+    pub async fn set_clock(&self, node: &str, offset_ms: i64, rate: f64) -> Result<f64, String> {
+        let control = self.control(node).await?;
+        let clock = control.set_clock(offset_ms, rate).await;
+        let clock = clock.map_err(|error| format!("cannot set the clock of {node}: {error}"))?;
+        Ok(clock.skew_ms)
+    }
+
+    /// How far a node's clock is off, in milliseconds; `None` if it does not answer.
+    pub async fn clock_skew_ms(&self, node: &str) -> Option<f64> {
+        let control = self.control(node).await.ok()?;
+        Some(control.status().await.ok()?.clock.skew_ms)
+    }
+
+    /// The control client of a node that can answer.
+    async fn control(&self, node: &str) -> Result<nemesis::control::ControlClient, String> {
+        let slot = self.slot(node)?.lock().await;
+        if slot.stopped_since.is_some() {
+            return Err(format!("{node} is stopped"));
+        }
+        let process = slot.process.as_ref();
+        process
+            .map(|process| process.control.clone())
+            .ok_or_else(|| format!("{node} does not run"))
+    }
+
+    /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
+    pub fn reap_crashed(&self) -> Vec<(String, String)> {
+        let mut crashed = Vec::new();
+        for (name, slot) in &self.slots {
+            // Somebody who works on the node right now will notice as well.
+            let Ok(mut slot) = slot.try_lock() else {
+                continue;
+            };
+            let Some(status) = slot.process.as_mut().and_then(NodeProcess::ended) else {
+                continue;
+            };
+            self.set_address(name, None);
+            slot.process = None;
+            slot.stopped_since = None;
+            crashed.push((name.clone(), slot.settings.epitaph(status)));
+        }
+        crashed
+    }
+
+    /// Makes sure that a node runs, is not stopped, and has a true clock.
+    ///
+    /// # Errors
+    /// For people: what is still wrong.
+    pub async fn put_in_order(&self, node: &str) -> Result<(), String> {
+        self.resume(node).await?;
+        self.start(node).await?;
+        let skew_ms = self.set_clock(node, 0, 1.0).await?;
+        if skew_ms.abs() > 50.0 {
+            return Err(format!("the clock of {node} is still {skew_ms:.0} ms off"));
+        }
+        Ok(())
+    }
+
+    /// Ends every node at once.
+    pub async fn end(&self) {
+        for (name, slot) in &self.slots {
+            self.set_address(name, None);
+            slot.lock().await.process = None;
+        }
+    }
+}

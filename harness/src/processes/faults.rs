@@ -1,0 +1,190 @@
+//! Owns how each kind of fault is applied to, and taken back from, a cluster of processes.
+//! Never reports a fault as installed that it did not verify.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nemesis::action::{Action, ClockSetting};
+use nemesis::processes::Confirmation;
+use results::schedule::FaultOutcome;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::cluster::Cluster;
+use crate::world::{FaultReport, HealReport};
+
+/// Faults that were applied and not taken back yet, with what healing needs to know.
+#[derive(Debug, Default)]
+pub struct ActiveFaults {
+    faults: Mutex<BTreeMap<u64, Active>>,
+}
+
+#[derive(Debug)]
+enum Active {
+    Cut,
+    Kill { nodes: Vec<String>, since: Instant },
+    Pause { nodes: Vec<String> },
+    Clocks { nodes: Vec<String> },
+}
+
+impl ActiveFaults {
+    /// Applies a fault.
+    pub async fn start(&self, cluster: &Cluster, id: u64, action: Action) -> FaultReport {
+        let (active, report) = match action {
+            Action::Cut { links } => match cluster.links.cut(id, &links) {
+                // What a cut does shows only once bytes want to cross it: see healing.
+                Ok(()) => (Some(Active::Cut), report(1, Vec::new(), Map::new())),
+                Err(error) => (None, report(0, vec![error.to_string()], Map::new())),
+            },
+            Action::Kill { nodes } => kill(cluster, nodes).await,
+            Action::Pause { nodes } => pause(cluster, nodes).await,
+            Action::SkewClocks { clocks } => skew(cluster, clocks).await,
+        };
+        if let Some(active) = active {
+            self.faults.lock().await.insert(id, active);
+        }
+        report
+    }
+
+    /// Takes a fault back.
+    pub async fn heal(&self, cluster: &Cluster, id: u64) -> HealReport {
+        let active = self.faults.lock().await.remove(&id);
+        let (problems, effect) = match active {
+            None => (Vec::new(), Map::new()),
+            Some(Active::Cut) => (Vec::new(), cluster.links.heal(id).to_effect()),
+            Some(Active::Kill { nodes, since }) => {
+                let mut problems = Vec::new();
+                for node in &nodes {
+                    problems.extend(cluster.start(node).await.err());
+                }
+                let down_ms = since.elapsed().as_millis() as u64;
+                (problems, effect_map(json!({ "down_ms": down_ms })))
+            }
+            Some(Active::Pause { nodes }) => {
+                let mut problems = Vec::new();
+                let mut longest = Duration::ZERO;
+                for node in &nodes {
+                    match cluster.resume(node).await {
+                        Ok(stopped) => longest = longest.max(stopped),
+                        Err(problem) => problems.push(problem),
+                    }
+                }
+                (
+                    problems,
+                    effect_map(json!({ "stopped_ms": longest.as_millis() as u64 })),
+                )
+            }
+            Some(Active::Clocks { nodes }) => {
+                let mut problems = Vec::new();
+                for node in &nodes {
+                    match cluster.set_clock(node, 0, 1.0).await {
+                        Ok(skew_ms) if skew_ms.abs() <= 50.0 => {}
+                        Ok(skew_ms) => {
+                            problems.push(format!("the clock of {node} is {skew_ms:.0} ms off"));
+                        }
+                        // A dead node comes back with a true clock.
+                        Err(_) if cluster.address(node).is_none() => {}
+                        Err(problem) => problems.push(problem),
+                    }
+                }
+                (problems, Map::new())
+            }
+        };
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
+        HealReport { problem, effect }
+    }
+}
+
+async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
+    let mut killed = Vec::new();
+    let mut problems = Vec::new();
+    for node in nodes {
+        match cluster.kill(&node).await {
+            Ok(()) => killed.push(node),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let report = report(
+        killed.len(),
+        problems,
+        effect_map(json!({ "killed_count": killed.len() })),
+    );
+    let since = Instant::now();
+    (
+        (!killed.is_empty()).then_some(Active::Kill {
+            nodes: killed,
+            since,
+        }),
+        report,
+    )
+}
+
+async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
+    let mut stopped = Vec::new();
+    let mut verified_count = 0;
+    let mut problems = Vec::new();
+    for node in nodes {
+        match cluster.pause(&node).await {
+            Ok(confirmation) => {
+                verified_count += usize::from(confirmation == Confirmation::Verified);
+                stopped.push(node);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let effect = effect_map(json!({ "stopped_count": verified_count }));
+    let mut report = report(verified_count, problems, effect);
+    if verified_count == 0 && !stopped.is_empty() {
+        report.outcome = FaultOutcome::Indeterminate;
+        report.reason = Some("this system does not say whether a process is stopped".into());
+    }
+    (
+        (!stopped.is_empty()).then_some(Active::Pause { nodes: stopped }),
+        report,
+    )
+}
+
+async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, FaultReport) {
+    let mut skewed = Vec::new();
+    let mut problems = Vec::new();
+    let mut effect = Map::new();
+    for clock in clocks {
+        match cluster
+            .set_clock(&clock.node, clock.offset_ms, clock.rate)
+            .await
+        {
+            Ok(skew_ms) => {
+                effect.insert(format!("{}_skew_ms", clock.node), json!(skew_ms));
+                skewed.push(clock.node);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let report = report(skewed.len(), problems, effect);
+    (
+        (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
+        report,
+    )
+}
+
+fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -> FaultReport {
+    let outcome = if hit_count > 0 {
+        FaultOutcome::Installed
+    } else {
+        FaultOutcome::Skipped
+    };
+    let reason = (!problems.is_empty()).then(|| problems.join("; "));
+    FaultReport {
+        outcome,
+        reason,
+        effect,
+    }
+}
+
+fn effect_map(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,292 @@
+//! Owns the world of real processes: nodes, links, clients and clocks of this machine.
+//! Never waits inside a call; work goes on in the background and comes back as events.
+
+mod client;
+mod cluster;
+mod faults;
+mod node_process;
+mod spawner;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use nemesis::action::Action;
+use nemesis::links::Links;
+use nix::time::{ClockId, clock_gettime};
+use results::manifest::Manifest;
+use results::store::RunFolder;
+use serde_json::{Map, json};
+use tokio::runtime::Runtime;
+
+use self::client::HttpClient;
+use self::cluster::Cluster;
+use self::faults::ActiveFaults;
+pub use self::node_process::NodeProgram;
+use self::node_process::NodeSettings;
+use self::spawner::Spawner;
+use crate::world::{Answer, Call, Event, World};
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// How often nodes are looked at for unexpected ends.
+const CRASH_LOOK: Duration = Duration::from_millis(50);
+/// How often clocks are sampled while the schedule skews them.
+const CLOCK_SAMPLE: Duration = Duration::from_millis(500);
+
+/// A cluster of real processes on this machine.
+#[derive(Debug)]
+pub struct ProcessWorld {
+    names: Vec<String>,
+    origin_ns: u64,
+    runtime: Runtime,
+    shared: Arc<Shared>,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cluster: Cluster,
+    faults: ActiveFaults,
+    client: HttpClient,
+    stopping: AtomicBool,
+}
+
+impl ProcessWorld {
+    /// Starts proxies and nodes as the manifest says and waits until every node answers.
+    ///
+    /// # Errors
+    /// For people: what could not be started. Nothing that was started is left behind.
+    pub fn start(
+        manifest: &Manifest,
+        folder: &RunFolder,
+        program: NodeProgram,
+        skews_clocks: bool,
+    ) -> Result<Self> {
+        // One worker: on few cores, more threads only take turns with the nodes.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .context("cannot start the harness's network threads")?;
+        let names: Vec<String> = (1..=manifest.options.nodes)
+            .map(|id| format!("n{id}"))
+            .collect();
+        let links = runtime
+            .block_on(Links::start(&names))
+            .context("cannot start the proxies")?;
+        let origin_ns = monotonic_ns();
+        let settings = settings(manifest, folder, program, &names, &links, origin_ns)?;
+        let spawner = Spawner::start().context("cannot start a thread")?;
+        let shared = Arc::new(Shared {
+            cluster: Cluster::new(settings, links, spawner),
+            faults: ActiveFaults::default(),
+            client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
+            stopping: AtomicBool::new(false),
+        });
+        let (sender, events) = channel();
+        let world = Self {
+            names,
+            origin_ns,
+            runtime,
+            shared,
+            events,
+            sender,
+        };
+        world
+            .watch_for_interrupts()
+            .context("cannot listen for Ctrl-C")?;
+        world.runtime.block_on(world.start_nodes())?;
+        world.watch_for_crashes();
+        if skews_clocks {
+            world.sample_clocks();
+        }
+        Ok(world)
+    }
+
+    async fn start_nodes(&self) -> Result<()> {
+        let mut starts = tokio::task::JoinSet::new();
+        for name in self.names.clone() {
+            let shared = Arc::clone(&self.shared);
+            starts.spawn(async move { shared.cluster.start(&name).await });
+        }
+        while let Some(outcome) = starts.join_next().await {
+            outcome
+                .context("a node's start was broken off")?
+                .map_err(|error| anyhow!(error))?;
+        }
+        Ok(())
+    }
+
+    /// Once: the run is asked to stop. Twice: the nodes are killed and the evidence stays.
+    fn watch_for_interrupts(&self) -> std::io::Result<()> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let _inside_the_runtime = self.runtime.enter();
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            for last in [false, true] {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if last {
+                    shared.cluster.end().await;
+                    std::process::exit(255);
+                }
+                let _ = sender.send(Event::Interrupted);
+            }
+        });
+        Ok(())
+    }
+
+    fn watch_for_crashes(&self) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            while !shared.stopping.load(Ordering::Relaxed) {
+                for (node, description) in shared.cluster.reap_crashed() {
+                    let _ = sender.send(Event::NodeCrashed { node, description });
+                }
+                tokio::time::sleep(CRASH_LOOK).await;
+            }
+        });
+    }
+
+    fn sample_clocks(&self) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            while !shared.stopping.load(Ordering::Relaxed) {
+                let mut offsets_ms = Map::new();
+                for node in shared.cluster.names() {
+                    if let Some(skew_ms) = shared.cluster.clock_skew_ms(node).await {
+                        offsets_ms.insert(node.clone(), json!(skew_ms));
+                    }
+                }
+                if !offsets_ms.is_empty() {
+                    let _ = sender.send(Event::ClockOffsets { offsets_ms });
+                }
+                tokio::time::sleep(CLOCK_SAMPLE).await;
+            }
+        });
+    }
+}
+
+impl World for ProcessWorld {
+    fn now_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.origin_ns)
+    }
+
+    fn nodes(&self) -> &[String] {
+        &self.names
+    }
+
+    fn call(&mut self, call: Call) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        let patience = Duration::from_nanos(call.deadline_ns.saturating_sub(self.now_ns()));
+        self.runtime.spawn(async move {
+            let answer = match shared.cluster.address(&call.node) {
+                Some(address) => {
+                    shared
+                        .client
+                        .execute(&call.node, address, &call.request, patience)
+                        .await
+                }
+                None => Answer::Refused {
+                    code: "NODE_DOWN".into(),
+                    message: format!("{} does not run", call.node),
+                    leader: None,
+                },
+            };
+            let _ = sender.send(Event::Answer {
+                call: call.id,
+                answer,
+            });
+        });
+    }
+
+    fn start_fault(&mut self, id: u64, action: Action) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            let report = shared.faults.start(&shared.cluster, id, action).await;
+            let _ = sender.send(Event::FaultStarted { id, report });
+        });
+    }
+
+    fn heal_fault(&mut self, id: u64) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            let report = shared.faults.heal(&shared.cluster, id).await;
+            let _ = sender.send(Event::FaultHealed { id, report });
+        });
+    }
+
+    fn restore(&mut self) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            let mut problems = Vec::new();
+            for node in shared.cluster.names() {
+                problems.extend(shared.cluster.put_in_order(node).await.err());
+            }
+            let _ = sender.send(Event::Restored { problems });
+        });
+    }
+
+    fn next_event(&mut self, deadline_ns: u64) -> Event {
+        let patience = Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns()));
+        match self.events.recv_timeout(patience) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Event::Deadline,
+        }
+    }
+}
+
+impl Drop for ProcessWorld {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.runtime.block_on(self.shared.cluster.end());
+    }
+}
+
+fn settings(
+    manifest: &Manifest,
+    folder: &RunFolder,
+    program: NodeProgram,
+    names: &[String],
+    links: &Links,
+    origin_ns: u64,
+) -> Result<Vec<NodeSettings>> {
+    let mut all = Vec::new();
+    for (id, name) in (1u32..).zip(names) {
+        let mut peers: Vec<(u32, SocketAddr)> = Vec::new();
+        for (peer_id, peer) in (1u32..).zip(names).filter(|(_, peer)| *peer != name) {
+            peers.push((peer_id, links.address(name, peer)?));
+        }
+        // The node reads paths relative to where it was started, which is where the harness is.
+        let node_folder = std::path::absolute(folder.node_path(name))
+            .with_context(|| format!("cannot find the folder of {name}"))?;
+        all.push(NodeSettings {
+            program: program.clone(),
+            name: name.clone(),
+            id,
+            cluster_id: manifest.name.clone(),
+            folder: node_folder,
+            peers,
+            timers: manifest.options.timers.clone(),
+            seed: results::keyed_random::Stream::new(manifest.seed, "node").draw(u64::from(id), 0),
+            bug: manifest.options.bug.clone(),
+            origin_ns,
+        });
+    }
+    Ok(all)
+}
+
+/// The clock of histories and traces: monotonic, the same for all processes of the machine.
+fn monotonic_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map(|time| time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
+        .unwrap_or(0)
+}

@@ -1,0 +1,307 @@
+//! Owns one node as an operating system process: its command line, its start, its end.
+//! Never decides when it starts or ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nemesis::control::ControlClient;
+use results::manifest::NodeTimers;
+use tokio::time::{Instant, sleep};
+
+use super::spawner::Spawner;
+
+/// How long a node may take until it answers on its control socket.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+
+/// How nodes are started.
+#[derive(Debug, Clone)]
+pub struct NodeProgram {
+    /// The executable.
+    pub path: PathBuf,
+    /// Arguments before `start`: the harness itself needs to be told to be a node.
+    pub leading_arguments: Vec<String>,
+}
+
+/// What a node is started with, besides its number of starts.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    /// The program.
+    pub program: NodeProgram,
+    /// Name: `n1`.
+    pub name: String,
+    /// Id: 1.
+    pub id: u32,
+    /// Cluster of this run.
+    pub cluster_id: String,
+    /// Folder of the node in the run folder.
+    pub folder: PathBuf,
+    /// Ids of the other nodes with the addresses at which this one reaches them.
+    pub peers: Vec<(u32, SocketAddr)>,
+    /// Protocol timers.
+    pub timers: NodeTimers,
+    /// Seed of its election timeouts.
+    pub seed: u64,
+    /// Seeded bug.
+    pub bug: Option<String>,
+    /// Start of the run on the monotonic clock, in nanoseconds.
+    pub origin_ns: u64,
+}
+
+/// A node that runs, or may be stopped by a signal, but exists.
+#[derive(Debug)]
+pub struct NodeProcess {
+    child: Child,
+    /// Control socket.
+    pub control: ControlClient,
+    /// Where it serves HTTP.
+    pub address: SocketAddr,
+}
+
+impl NodeSettings {
+    fn command(&self, incarnation: u32, control: OwnedFd, log: File) -> io::Result<Command> {
+        let mut command = Command::new(&self.program.path);
+        command.args(&self.program.leading_arguments).arg("start");
+        let mut option = |name: &str, value: String| {
+            command.arg(format!("--{name}")).arg(value);
+        };
+        option("id", self.id.to_string());
+        option("cluster-id", self.cluster_id.clone());
+        option("listen", "127.0.0.1:0".into());
+        for (id, address) in &self.peers {
+            option("peer", format!("{id}=http://{address}"));
+        }
+        option(
+            "data",
+            self.folder.join("data").to_string_lossy().into_owned(),
+        );
+        option(
+            "election-timeout-ms",
+            self.timers.election_timeout_ms.to_string(),
+        );
+        option("fetch-timeout-ms", self.timers.fetch_timeout_ms.to_string());
+        option(
+            "election-backoff-max-ms",
+            self.timers.election_backoff_max_ms.to_string(),
+        );
+        option(
+            "fetch-max-wait-ms",
+            self.timers.fetch_max_wait_ms.to_string(),
+        );
+        option(
+            "request-timeout-ms",
+            self.timers.request_timeout_ms.to_string(),
+        );
+        option("retry-backoff-ms", self.timers.retry_backoff_ms.to_string());
+        // A node that is started again must not repeat the election timeouts of its previous life.
+        option(
+            "seed",
+            self.seed.wrapping_add(u64::from(incarnation)).to_string(),
+        );
+        option(
+            "trace",
+            self.folder
+                .join("trace.jsonl")
+                .to_string_lossy()
+                .into_owned(),
+        );
+        option("trace-origin-ns", self.origin_ns.to_string());
+        option("incarnation", incarnation.to_string());
+        // The control socket is the node's standard input: no path, nothing that could be left over.
+        option("control-fd", "0".into());
+        if let Some(bug) = &self.bug {
+            option("bug", bug.clone());
+        }
+        command.args(["--write-behind", "--die-with-parent"]);
+        command.stdin(Stdio::from(control));
+        command
+            .stdout(Stdio::from(log.try_clone()?))
+            .stderr(Stdio::from(log));
+        // A group of its own, so that Ctrl-C on the terminal reaches the harness alone.
+        command.process_group(0);
+        Ok(command)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.join("node.log")
+    }
+
+    /// Starts the node and waits until it answers.
+    ///
+    /// # Errors
+    /// For people: that it could not be started, ended at once, or did not answer; with its last words.
+    pub async fn start(&self, incarnation: u32, spawner: &Spawner) -> Result<NodeProcess, String> {
+        let fail =
+            |what: &str, error: io::Error| format!("cannot {what} for {}: {error}", self.name);
+        std::fs::create_dir_all(&self.folder).map_err(|e| fail("create a folder", e))?;
+        drop_torn_line(&self.folder.join("trace.jsonl")).map_err(|e| fail("mend the trace", e))?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path());
+        let log = log.map_err(|e| fail("open the log", e))?;
+        let (ours, theirs) = UnixStream::pair().map_err(|e| fail("make a control socket", e))?;
+        let command = self.command(incarnation, theirs.into(), log);
+        let command = command.map_err(|e| fail("prepare the command", e))?;
+        let child = spawner.spawn(command).await;
+        let mut child = child.map_err(|e| fail("start the process", e))?;
+        let control = ours
+            .set_nonblocking(true)
+            .and_then(|()| tokio::net::UnixStream::from_std(ours))
+            .map(ControlClient::new);
+        let outcome = match control {
+            Ok(control) => self
+                .await_ready(&mut child, &control)
+                .await
+                .map(|port| (control, port)),
+            Err(error) => Err(fail("use the control socket", error)),
+        };
+        match outcome {
+            Ok((control, port)) => {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                Ok(NodeProcess {
+                    child,
+                    control,
+                    address,
+                })
+            }
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    async fn await_ready(&self, child: &mut Child, control: &ControlClient) -> Result<u16, String> {
+        let limit = Instant::now() + READY_LIMIT;
+        loop {
+            if let Ok(status) = control.status().await {
+                return Ok(status.http_port);
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(format!(
+                    "{} ended at once: {}",
+                    self.name,
+                    self.epitaph(status)
+                ));
+            }
+            if Instant::now() >= limit {
+                return Err(format!(
+                    "{} did not answer within {} s: {}",
+                    self.name,
+                    READY_LIMIT.as_secs(),
+                    self.last_words()
+                ));
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// How the process ended and what it said last.
+    pub fn epitaph(&self, status: ExitStatus) -> String {
+        format!("{status}; {}", self.last_words())
+    }
+
+    fn last_words(&self) -> String {
+        let log = read_tail(&self.log_path(), 4096).unwrap_or_default();
+        match log.lines().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!("its last words: {}", line.trim()),
+            None => "it said nothing".into(),
+        }
+    }
+}
+
+impl NodeProcess {
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the process ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits, up to `limit`, until the process has ended and is reaped.
+    pub async fn wait_ended(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let limit = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            if Instant::now() >= limit {
+                return None;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+impl Drop for NodeProcess {
+    /// However a run ends, its processes end with it. SIGKILL also ends a stopped process.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process killed while it writes may leave half a line, which must not be glued to the next one.
+fn drop_torn_line(path: &Path) -> io::Result<()> {
+    let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut end = file.metadata()?.len();
+    let mut chunk = vec![0; 64 * 1024];
+    while end > 0 {
+        let start = end.saturating_sub(chunk.len() as u64);
+        let part = &mut chunk[..(end - start) as usize];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(part)?;
+        if let Some(newline) = part.iter().rposition(|byte| *byte == b'\n') {
+            return file.set_len(start + newline as u64 + 1);
+        }
+        end = start;
+    }
+    file.set_len(0)
+}
+
+fn read_tail(path: &Path, length_bytes: u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let start = file.metadata()?.len().saturating_sub(length_bytes);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    Ok(String::from_utf8_lossy(&tail).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_half_a_line_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.jsonl");
+        drop_torn_line(&path).unwrap();
+        for (before, after) in [
+            ("", ""),
+            ("{}\n", "{}\n"),
+            ("{}\n{\"a", "{}\n"),
+            ("{\"a", ""),
+            ("\n\n", "\n\n"),
+        ] {
+            std::fs::write(&path, before).unwrap();
+            drop_torn_line(&path).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+        }
+    }
+}

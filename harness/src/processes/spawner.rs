@@ -1,0 +1,49 @@
+//! Owns the one thread that starts child processes.
+//! Never ends while a child lives: the kernel kills children when the thread that started them ends.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::mpsc;
+
+use tokio::sync::oneshot;
+
+type Order = (Command, oneshot::Sender<io::Result<Child>>);
+
+/// Starts child processes from one long-lived thread.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    orders: mpsc::Sender<Order>,
+}
+
+impl Spawner {
+    /// Starts the thread. It ends when the last clone is dropped.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start() -> io::Result<Self> {
+        let (orders, incoming) = mpsc::channel::<Order>();
+        std::thread::Builder::new()
+            .name("spawner".into())
+            .spawn(move || {
+                for (mut command, answer) in incoming {
+                    if let Err(Ok(mut orphan)) = answer.send(command.spawn()) {
+                        // Nobody waits for this child any more, so nobody would ever stop it.
+                        let _ = orphan.kill();
+                        let _ = orphan.wait();
+                    }
+                }
+            })?;
+        Ok(Self { orders })
+    }
+
+    /// Starts one child.
+    ///
+    /// # Errors
+    /// Whatever starting it meets.
+    pub async fn spawn(&self, command: Command) -> io::Result<Child> {
+        let (answer, outcome) = oneshot::channel();
+        let gone = || io::Error::other("the spawner thread is gone");
+        self.orders.send((command, answer)).map_err(|_| gone())?;
+        outcome.await.map_err(|_| gone())?
+    }
+}

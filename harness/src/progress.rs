@@ -1,0 +1,156 @@
+//! Owns what a person sees while a run goes on: a live line on a terminal, plain lines elsewhere.
+//! Never prints a result; results go to standard output, progress to standard error.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::recorder::Counts;
+
+/// How often a live line is redrawn.
+const LIVE_NS: u64 = 200_000_000;
+/// How often a plain line is printed.
+const PLAIN_NS: u64 = 5_000_000_000;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Name of the phase.
+    pub phase: &'static str,
+    /// Time since the start of the run.
+    pub elapsed_ns: u64,
+    /// Planned length of the workload.
+    pub total_ns: u64,
+    /// Operations so far.
+    pub counts: Counts,
+    /// Leader, as far as clients know.
+    pub leader: Option<String>,
+    /// Its epoch.
+    pub epoch: Option<i32>,
+    /// Kinds of the faults that are active.
+    pub faults: Vec<String>,
+}
+
+/// Shows progress on standard error.
+#[derive(Debug)]
+pub struct Progress {
+    style: Style,
+    last_ns: Option<u64>,
+    last_phase: &'static str,
+}
+
+#[derive(Debug)]
+enum Style {
+    Quiet,
+    Plain,
+    Live(ProgressBar),
+}
+
+impl Progress {
+    /// A live line on a terminal, plain lines elsewhere, nothing if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let style = if quiet {
+            Style::Quiet
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            Style::Live(bar)
+        } else {
+            Style::Plain
+        };
+        Self {
+            style,
+            last_ns: None,
+            last_phase: "",
+        }
+    }
+
+    /// Shows where the run stands, unless that was shown a moment ago.
+    pub fn show(&mut self, snapshot: &Snapshot) {
+        let every_ns = match self.style {
+            Style::Quiet => return,
+            Style::Live(_) => LIVE_NS,
+            Style::Plain => PLAIN_NS,
+        };
+        let recently = self
+            .last_ns
+            .is_some_and(|last| snapshot.elapsed_ns < last.saturating_add(every_ns));
+        if recently && self.last_phase == snapshot.phase {
+            return;
+        }
+        self.last_ns = Some(snapshot.elapsed_ns);
+        self.last_phase = snapshot.phase;
+        match &self.style {
+            Style::Live(bar) => bar.set_message(line(snapshot)),
+            _ => self.note(&line(snapshot)),
+        }
+    }
+
+    /// Prints a line that stays.
+    pub fn note(&self, text: &str) {
+        match &self.style {
+            Style::Quiet => {}
+            // Progress that cannot be written is no reason to stop a run.
+            Style::Plain => drop(writeln!(std::io::stderr(), "{text}")),
+            Style::Live(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{text}"))),
+        }
+    }
+
+    /// Removes the live line.
+    pub fn clear(&self) {
+        if let Style::Live(bar) = &self.style {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn line(snapshot: &Snapshot) -> String {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let Counts {
+        ok_count,
+        fail_count,
+        info_count,
+    } = snapshot.counts;
+    let mut line = format!(
+        "{:<11} {:5.1}/{:.0} s  ok {ok_count} fail {fail_count} info {info_count}",
+        snapshot.phase,
+        seconds(snapshot.elapsed_ns),
+        seconds(snapshot.total_ns),
+    );
+    if let (Some(leader), Some(epoch)) = (&snapshot.leader, snapshot.epoch) {
+        let _ = write!(line, "  leader {leader} epoch {epoch}");
+    }
+    if !snapshot.faults.is_empty() {
+        let _ = write!(line, "  faults: {}", snapshot.faults.join(", "));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_phase_time_counts_leader_and_faults() {
+        let snapshot = Snapshot {
+            phase: "workload",
+            elapsed_ns: 12_300_000_000,
+            total_ns: 30_000_000_000,
+            counts: Counts {
+                ok_count: 10,
+                fail_count: 2,
+                info_count: 1,
+            },
+            leader: Some("n2".into()),
+            epoch: Some(4),
+            faults: vec!["partition".into()],
+        };
+        assert_eq!(
+            line(&snapshot),
+            "workload     12.3/30 s  ok 10 fail 2 info 1  leader n2 epoch 4  faults: partition"
+        );
+    }
+}

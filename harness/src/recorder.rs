@@ -1,0 +1,202 @@
+//! Owns the evidence of a run while it goes on: every line is on disk before what follows it happens.
+//! Never judges, and never rewrites a history line.
+
+use results::history::{Operation, OperationError, OperationType, Process};
+use results::json_lines::Writer;
+use results::manifest::{Manifest, Phases};
+use results::schedule::{Schedule, ScheduledFault};
+use results::store::RunFolder;
+use serde_json::Value;
+
+/// Counts of client operations so far, for progress lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Took effect.
+    pub ok_count: u64,
+    /// Certainly did not.
+    pub fail_count: u64,
+    /// Unknown.
+    pub info_count: u64,
+}
+
+/// Writes history, schedule and manifest of a run.
+#[derive(Debug)]
+pub struct Recorder {
+    folder: RunFolder,
+    history: Writer,
+    next_index: u64,
+    schedule: Schedule,
+    manifest: Manifest,
+    counts: Counts,
+}
+
+/// What a client operation is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subject {
+    /// Logical process.
+    pub process: u64,
+    /// `read`, `write`, `cas`.
+    pub f: &'static str,
+    /// The register.
+    pub key: String,
+}
+
+/// How a client operation ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// `Ok`, `Fail` or `Info`.
+    pub operation_type: OperationType,
+    /// Value of the line.
+    pub value: Value,
+    /// Who answered.
+    pub node: Option<String>,
+    /// In which epoch.
+    pub epoch: Option<i32>,
+    /// At which offset.
+    pub offset: Option<i64>,
+    /// Why not `Ok`.
+    pub error: Option<OperationError>,
+}
+
+impl Recorder {
+    /// Starts the recording in an empty run folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn start(
+        folder: RunFolder,
+        manifest: Manifest,
+        schedule: Schedule,
+    ) -> results::Result<Self> {
+        folder.write_manifest(&manifest)?;
+        folder.write_schedule(&schedule)?;
+        let history = Writer::create(&folder.history_path())?;
+        Ok(Self {
+            folder,
+            history,
+            next_index: 0,
+            schedule,
+            manifest,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Records that an operation is about to be sent.
+    ///
+    /// # Errors
+    /// When the history cannot be written.
+    pub fn invoke(&mut self, time: u64, subject: &Subject, value: Value) -> results::Result<()> {
+        self.line(time, Process::Client(subject.process), |operation| {
+            operation.f = subject.f.to_owned();
+            operation.key = Some(subject.key.clone());
+            operation.value = value;
+        })
+    }
+
+    /// Records how an operation ended.
+    ///
+    /// # Errors
+    /// When the history cannot be written.
+    pub fn complete(
+        &mut self,
+        time: u64,
+        subject: &Subject,
+        completion: Completion,
+    ) -> results::Result<()> {
+        match completion.operation_type {
+            OperationType::Ok => self.counts.ok_count += 1,
+            OperationType::Fail => self.counts.fail_count += 1,
+            OperationType::Info => self.counts.info_count += 1,
+            OperationType::Invoke => {}
+        }
+        self.line(time, Process::Client(subject.process), |operation| {
+            operation.operation_type = completion.operation_type;
+            operation.f = subject.f.to_owned();
+            operation.key = Some(subject.key.clone());
+            operation.value = completion.value;
+            operation.node = completion.node;
+            operation.epoch = completion.epoch;
+            operation.offset = completion.offset;
+            operation.error = completion.error;
+        })
+    }
+
+    /// Records an action or observation of the nemesis.
+    ///
+    /// # Errors
+    /// When the history cannot be written.
+    pub fn nemesis(&mut self, time: u64, f: &str, value: Value) -> results::Result<()> {
+        self.line(time, Process::Nemesis, |operation| {
+            operation.operation_type = OperationType::Info;
+            operation.f = f.to_owned();
+            operation.value = value;
+        })
+    }
+
+    fn line(
+        &mut self,
+        time: u64,
+        process: Process,
+        fill: impl FnOnce(&mut Operation),
+    ) -> results::Result<()> {
+        let mut operation = Operation {
+            index: self.next_index,
+            time,
+            process,
+            operation_type: OperationType::Invoke,
+            f: String::new(),
+            key: None,
+            value: Value::Null,
+            node: None,
+            epoch: None,
+            offset: None,
+            error: None,
+        };
+        fill(&mut operation);
+        self.next_index += 1;
+        self.history.append(&operation)
+    }
+
+    /// The schedule as it stands.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Changes one fault and stores the schedule.
+    ///
+    /// # Errors
+    /// When the schedule cannot be written.
+    pub fn update_fault(
+        &mut self,
+        id: u64,
+        change: impl FnOnce(&mut ScheduledFault),
+    ) -> results::Result<()> {
+        if let Some(fault) = self.schedule.faults.iter_mut().find(|fault| fault.id == id) {
+            change(fault);
+        }
+        self.folder.write_schedule(&self.schedule)
+    }
+
+    /// Notes a milestone and stores the manifest.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written.
+    pub fn phase(&mut self, change: impl FnOnce(&mut Phases)) -> results::Result<()> {
+        change(&mut self.manifest.phases);
+        self.folder.write_manifest(&self.manifest)
+    }
+
+    /// Notes that the run is over.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written.
+    pub fn finish(&mut self) -> results::Result<()> {
+        self.manifest.ended = Some(chrono::Utc::now());
+        self.folder.write_manifest(&self.manifest)
+    }
+
+    /// Operations completed so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}

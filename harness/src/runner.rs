@@ -1,0 +1,407 @@
+//! Owns the course of a run: workload under faults, healing, recovery, final reads.
+//! Never knows which world it acts in, and never judges what it sees.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use nemesis::action::Action;
+use nemesis::fault::Fault;
+use nemesis::resolve::{ClusterView, Resolution, resolve};
+use nemesis::timeline::{Due, Timeline};
+use results::history::OperationType;
+use results::manifest::RunOptions;
+use results::schedule::{FaultOutcome, ScheduledFault};
+use serde_json::{Value, json};
+
+use crate::clients::{Clients, Ended, Pace};
+use crate::progress::{Progress, Snapshot};
+use crate::recorder::Recorder;
+use crate::workload::RegisterWorkload;
+use crate::world::{Event, FaultReport, HealReport, World};
+
+const NS_PER_MS: u64 = 1_000_000;
+/// When clients begin, in milliseconds since the start of the run. Fixed, so that times in a
+/// schedule mean the same in every run, however long the nodes take to come up.
+pub const START_UP_MS: u64 = 2_000;
+/// How often progress is shown when nothing else happens.
+const PROGRESS_NS: u64 = 200 * NS_PER_MS;
+/// How long to wait for operations past their deadline: their answers come from the world's timers.
+const DRAIN_SLACK_NS: u64 = 5_000 * NS_PER_MS;
+/// How long healing and restoring may take before the run goes on without their confirmation.
+const HEAL_LIMIT_NS: u64 = 60_000 * NS_PER_MS;
+/// Pause before a final read is tried again.
+const READ_RETRY_NS: u64 = 50 * NS_PER_MS;
+
+/// A run in progress.
+pub struct Runner<'a, W: World> {
+    world: &'a mut W,
+    recorder: &'a mut Recorder,
+    progress: &'a mut Progress,
+    clients: Clients,
+    workload: RegisterWorkload,
+    timeline: Timeline,
+    seed: u64,
+    time_ns: u64,
+    recovery_ns: u64,
+    /// Faults whose start was asked for and not yet reported.
+    starting: BTreeSet<u64>,
+    /// Faults that took hold, or may have, and are not being healed.
+    active: BTreeSet<u64>,
+    /// Faults whose heal was asked for and not yet reported.
+    healing: BTreeSet<u64>,
+    /// Faults to heal as soon as their start is reported.
+    heal_when_started: BTreeSet<u64>,
+    restored: bool,
+    interrupted: bool,
+    phase: &'static str,
+}
+
+impl<'a, W: World> Runner<'a, W> {
+    /// Prepares a run of the recorder's schedule under `options`.
+    pub fn new(
+        world: &'a mut W,
+        recorder: &'a mut Recorder,
+        progress: &'a mut Progress,
+        seed: u64,
+        options: &RunOptions,
+    ) -> Self {
+        let workload = RegisterWorkload::new(seed);
+        let pace = Pace {
+            rate_per_second: options.rate_per_second,
+            timeout_ns: options.operation_timeout_ms * NS_PER_MS,
+        };
+        let nodes = world.nodes().to_vec();
+        let clients = Clients::new(workload, pace, options.concurrency, nodes, world.now_ns());
+        let timeline = Timeline::new(recorder.schedule());
+        Self {
+            world,
+            recorder,
+            progress,
+            clients,
+            workload,
+            timeline,
+            seed,
+            time_ns: options.time_ms * NS_PER_MS,
+            recovery_ns: options.recovery_timeout_ms * NS_PER_MS,
+            starting: BTreeSet::new(),
+            active: BTreeSet::new(),
+            healing: BTreeSet::new(),
+            heal_when_started: BTreeSet::new(),
+            restored: false,
+            interrupted: false,
+            phase: "workload",
+        }
+    }
+
+    /// Runs everything. The cluster must be up.
+    ///
+    /// # Errors
+    /// When the evidence cannot be written; the run is then worthless and stops.
+    pub fn run(mut self) -> results::Result<()> {
+        self.phase = "start-up";
+        while self.world.now_ns() < START_UP_MS * NS_PER_MS && !self.interrupted {
+            self.wait(START_UP_MS * NS_PER_MS)?;
+        }
+        self.phase = "workload";
+        let start_ns = self.world.now_ns();
+        self.recorder
+            .phase(|phases| phases.workload_start = Some(start_ns))?;
+        self.run_workload(start_ns + self.time_ns)?;
+        let now_ns = self.world.now_ns();
+        let interrupted = self.interrupted;
+        self.recorder.phase(|phases| {
+            phases.workload_end = Some(now_ns);
+            phases.interrupted = interrupted;
+        })?;
+        self.phase = "healing";
+        self.drain()?;
+        self.heal_everything()?;
+        let healed_ns = self.world.now_ns();
+        self.recorder
+            .phase(|phases| phases.healed = Some(healed_ns))?;
+        self.phase = "final reads";
+        self.read_everything(healed_ns)?;
+        self.drain()?;
+        let finished_ns = self.world.now_ns();
+        self.recorder
+            .phase(|phases| phases.finished = Some(finished_ns))?;
+        self.recorder.finish()
+    }
+
+    fn run_workload(&mut self, end_ns: u64) -> results::Result<()> {
+        loop {
+            let now_ns = self.world.now_ns();
+            if now_ns >= end_ns || self.interrupted {
+                return Ok(());
+            }
+            self.conduct_faults(now_ns)?;
+            for thread in self.clients.due(now_ns) {
+                self.clients
+                    .begin_planned(thread, self.world, self.recorder)?;
+            }
+            let next_fault_ns = self
+                .timeline
+                .next_due_ms()
+                .map_or(u64::MAX, |due_ms| due_ms * NS_PER_MS);
+            let next_client_ns = self.clients.next_due_ns().unwrap_or(u64::MAX);
+            self.wait(next_fault_ns.min(next_client_ns).min(end_ns))?;
+        }
+    }
+
+    /// Waits for one event, or the deadline, and deals with it.
+    fn wait(&mut self, deadline_ns: u64) -> results::Result<Option<Ended>> {
+        self.show_progress();
+        let progress_ns = self.world.now_ns() + PROGRESS_NS;
+        match self.world.next_event(deadline_ns.min(progress_ns)) {
+            Event::Deadline => Ok(None),
+            Event::Answer { call, answer } => {
+                self.clients.answer(call, answer, self.world, self.recorder)
+            }
+            Event::FaultStarted { id, report } => self.fault_started(id, report).map(|()| None),
+            Event::FaultHealed { id, report } => self.fault_healed(id, report).map(|()| None),
+            Event::Restored { problems } => {
+                self.restored = true;
+                let now_ns = self.world.now_ns();
+                let value = json!({ "problems": problems });
+                self.recorder
+                    .nemesis(now_ns, "restored", value)
+                    .map(|()| None)
+            }
+            Event::NodeCrashed { node, description } => {
+                self.progress
+                    .note(&format!("node {node} crashed: {description}"));
+                let now_ns = self.world.now_ns();
+                let value = json!({ "node": node, "description": description });
+                self.recorder
+                    .nemesis(now_ns, "node-crashed", value)
+                    .map(|()| None)
+            }
+            Event::ClockOffsets { offsets_ms } => {
+                let now_ns = self.world.now_ns();
+                let value = Value::Object(offsets_ms);
+                self.recorder
+                    .nemesis(now_ns, "clock-offsets", value)
+                    .map(|()| None)
+            }
+            Event::Interrupted => {
+                self.interrupted = true;
+                self.progress
+                    .note("stopping: no new operations; once more to stop at once");
+                Ok(None)
+            }
+        }
+    }
+
+    fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {
+        for due in self.timeline.due(now_ns / NS_PER_MS) {
+            match due {
+                Due::Start(id) => self.start_fault(id)?,
+                Due::Heal(id) => self.heal_fault(id)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn start_fault(&mut self, id: u64) -> results::Result<()> {
+        let Some(fault) = self.fault(id).cloned() else {
+            return Ok(());
+        };
+        let now_ns = self.world.now_ns();
+        let f = format!("start-{}", fault.fault.kind);
+        self.recorder
+            .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
+        match self.resolve(&fault) {
+            Ok(resolution) => {
+                let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
+                self.recorder
+                    .update_fault(id, |fault| fault.resolved = Some(resolved))?;
+                self.starting.insert(id);
+                self.world.start_fault(id, resolution.action);
+                Ok(())
+            }
+            Err(reason) => {
+                self.timeline.forget(id);
+                self.recorder.update_fault(id, |fault| {
+                    fault.outcome = Some(FaultOutcome::Skipped);
+                    fault.reason = Some(reason);
+                })
+            }
+        }
+    }
+
+    /// A recorded target is used as it stands; a symbolic one is resolved now.
+    fn resolve(&self, fault: &ScheduledFault) -> Result<Resolution, String> {
+        if let Some(resolved) = &fault.resolved {
+            return Action::from_resolved(&fault.fault.kind, resolved)
+                .map(|action| Resolution {
+                    action,
+                    leader_unknown: false,
+                })
+                .map_err(|error| error.to_string());
+        }
+        let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
+        let view = ClusterView {
+            nodes: self.world.nodes().to_vec(),
+            leader: self.clients.leader().map(str::to_owned),
+        };
+        resolve(self.seed, fault.id, &parsed, &view)
+    }
+
+    fn heal_fault(&mut self, id: u64) -> results::Result<()> {
+        if self.starting.contains(&id) {
+            self.heal_when_started.insert(id);
+            return Ok(());
+        }
+        if !self.active.remove(&id) {
+            return Ok(());
+        }
+        let now_ns = self.world.now_ns();
+        if let Some(fault) = self.fault(id) {
+            let f = format!("stop-{}", fault.fault.kind);
+            self.recorder.nemesis(now_ns, &f, json!({ "id": id }))?;
+        }
+        self.healing.insert(id);
+        self.world.heal_fault(id);
+        Ok(())
+    }
+
+    fn fault_started(&mut self, id: u64, report: FaultReport) -> results::Result<()> {
+        self.starting.remove(&id);
+        let now_ns = self.world.now_ns();
+        if report.outcome == FaultOutcome::Skipped {
+            self.timeline.forget(id);
+        } else {
+            self.active.insert(id);
+            self.timeline.started(id, now_ns / NS_PER_MS);
+        }
+        let kind = self
+            .fault(id)
+            .map_or_else(String::new, |fault| fault.fault.kind.clone());
+        self.recorder.update_fault(id, |fault| {
+            fault.outcome = Some(report.outcome);
+            fault.reason = report.reason.clone();
+            fault.effect = report.effect.clone();
+        })?;
+        let resolved = self.fault(id).and_then(|fault| fault.resolved.clone());
+        let value = json!({
+            "id": id, "outcome": report.outcome, "reason": report.reason, "resolved": resolved
+        });
+        self.recorder
+            .nemesis(now_ns, &format!("start-{kind}"), value)?;
+        if self.heal_when_started.remove(&id) {
+            self.heal_fault(id)?;
+        }
+        Ok(())
+    }
+
+    fn fault_healed(&mut self, id: u64, report: HealReport) -> results::Result<()> {
+        self.healing.remove(&id);
+        let now_ns = self.world.now_ns();
+        let kind = self
+            .fault(id)
+            .map_or_else(String::new, |fault| fault.fault.kind.clone());
+        let value = json!({ "id": id, "problem": report.problem, "effect": report.effect });
+        self.recorder
+            .nemesis(now_ns, &format!("stop-{kind}"), value)?;
+        self.recorder.update_fault(id, |fault| {
+            fault.effect.extend(report.effect);
+            match report.problem {
+                None => fault.healed_at_ms = Some(now_ns / NS_PER_MS),
+                Some(problem) => fault.reason = Some(format!("not healed: {problem}")),
+            }
+        })
+    }
+
+    /// Waits until no operation is under way any more.
+    fn drain(&mut self) -> results::Result<()> {
+        while self.clients.busy() {
+            let limit_ns = self.clients.last_deadline_ns().unwrap_or(0) + DRAIN_SLACK_NS;
+            if self.world.now_ns() >= limit_ns {
+                // Left open in the history, which means: unknown.
+                return Ok(());
+            }
+            self.wait(limit_ns)?;
+        }
+        Ok(())
+    }
+
+    fn heal_everything(&mut self) -> results::Result<()> {
+        let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
+        let known: Vec<u64> = self.active.union(&self.starting).copied().collect();
+        for id in known {
+            self.heal_fault(id)?;
+        }
+        while !(self.starting.is_empty() && self.active.is_empty() && self.healing.is_empty())
+            && self.world.now_ns() < limit_ns
+        {
+            self.wait(limit_ns)?;
+        }
+        self.world.restore();
+        while !self.restored && self.world.now_ns() < limit_ns + HEAL_LIMIT_NS {
+            self.wait(limit_ns + HEAL_LIMIT_NS)?;
+        }
+        Ok(())
+    }
+
+    /// Reads every register until each was read once, or the time for recovery is over.
+    fn read_everything(&mut self, healed_ns: u64) -> results::Result<()> {
+        let limit_ns = healed_ns + self.recovery_ns;
+        // One register at least, so that even a run without operations learns whether it recovered.
+        let keys = self.workload.keys(self.clients.begun_count().max(1));
+        let mut left: VecDeque<String> = keys.into();
+        let mut not_before_ns = 0;
+        let mut recovered = false;
+        while self.clients.busy() || !left.is_empty() {
+            let now_ns = self.world.now_ns();
+            if now_ns >= limit_ns {
+                return Ok(());
+            }
+            if now_ns >= not_before_ns {
+                for thread in self.clients.due(now_ns) {
+                    let Some(key) = left.pop_front() else { break };
+                    self.clients
+                        .begin_read(thread, &key, self.world, self.recorder)?;
+                }
+            }
+            let next_ns = self.clients.next_due_ns().filter(|_| !left.is_empty());
+            let next_ns = next_ns.map_or(limit_ns, |next_ns| next_ns.max(not_before_ns));
+            match self.wait(next_ns.min(limit_ns))? {
+                Some(ended) if ended.operation_type == OperationType::Ok => {
+                    if !recovered {
+                        recovered = true;
+                        let now_ns = self.world.now_ns();
+                        self.recorder
+                            .phase(|phases| phases.recovered = Some(now_ns))?;
+                    }
+                }
+                Some(ended) => {
+                    left.push_back(ended.key);
+                    not_before_ns = self.world.now_ns() + READ_RETRY_NS;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&self, id: u64) -> Option<&ScheduledFault> {
+        self.recorder
+            .schedule()
+            .faults
+            .iter()
+            .find(|fault| fault.id == id)
+    }
+
+    fn show_progress(&mut self) {
+        let active = self.active.iter().filter_map(|id| self.fault(*id));
+        let faults: Vec<String> = active.map(|fault| fault.fault.kind.clone()).collect();
+        self.progress.show(&Snapshot {
+            phase: self.phase,
+            elapsed_ns: self.world.now_ns(),
+            total_ns: self.time_ns,
+            counts: self.recorder.counts(),
+            leader: self.clients.leader().map(str::to_owned),
+            epoch: self.clients.epoch(),
+            faults,
+        });
+    }
+}

@@ -1,0 +1,183 @@
+//! Owns the boundary between a run and the cluster it acts on: calls and faults in, events out.
+//! Never says how a cluster exists; real processes and a simulation stand behind the same trait.
+
+use nemesis::action::Action;
+use results::schedule::FaultOutcome;
+use serde_json::{Map, Value};
+
+/// A cluster under test, with the clients and fault machinery that reach it.
+///
+/// A world has one owner and one clock. Nothing here blocks except [`World::next_event`], and that
+/// only until the deadline given, so a run is a plain loop in both worlds.
+pub trait World {
+    /// Nanoseconds since the run started.
+    fn now_ns(&self) -> u64;
+
+    /// Names of the nodes, in order of their ids.
+    fn nodes(&self) -> &[String];
+
+    /// Sends a request. Exactly one [`Event::Answer`] with this call's id follows.
+    fn call(&mut self, call: Call);
+
+    /// Applies a fault. Exactly one [`Event::FaultStarted`] with this id follows.
+    fn start_fault(&mut self, id: u64, action: Action);
+
+    /// Takes back a fault that was started. Exactly one [`Event::FaultHealed`] with this id follows.
+    fn heal_fault(&mut self, id: u64);
+
+    /// Makes every node run, unstopped and unskewed, and every link whole, whatever the faults did.
+    /// Exactly one [`Event::Restored`] follows.
+    fn restore(&mut self);
+
+    /// Waits for the next event, at most until `deadline_ns`; then it is [`Event::Deadline`].
+    fn next_event(&mut self, deadline_ns: u64) -> Event;
+}
+
+/// One request of one client to one node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Names the call; never reused within a run.
+    pub id: u64,
+    /// Whom to ask.
+    pub node: String,
+    /// What to ask.
+    pub request: Request,
+    /// When the client stops waiting, in nanoseconds since the run started.
+    pub deadline_ns: u64,
+}
+
+/// What a client asks of a register.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Reads it.
+    Read {
+        /// The register.
+        key: String,
+    },
+    /// Sets it.
+    Write {
+        /// The register.
+        key: String,
+        /// Its new value.
+        value: Value,
+    },
+    /// Sets it if it holds what is expected.
+    CompareAndSet {
+        /// The register.
+        key: String,
+        /// What it must hold.
+        expected: Value,
+        /// Its new value.
+        new: Value,
+    },
+}
+
+/// What a client learns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// The request took effect; for a read, `value` is what was read.
+    Done {
+        /// The value read, `null` for other requests.
+        value: Value,
+        /// Who answered.
+        node: String,
+        /// In which epoch.
+        epoch: Option<i32>,
+        /// At which offset.
+        offset: Option<i64>,
+    },
+    /// A compare-and-set was carried out, found another value, and so changed nothing.
+    Mismatch {
+        /// What the register held.
+        current: Value,
+        /// Who answered.
+        node: String,
+        /// In which epoch.
+        epoch: Option<i32>,
+        /// At which offset.
+        offset: Option<i64>,
+    },
+    /// The request was certainly not carried out.
+    Refused {
+        /// Machine-readable code.
+        code: String,
+        /// For people.
+        message: String,
+        /// Who leads, according to the node that refused.
+        leader: Option<String>,
+    },
+    /// The request may have been, or may yet be, carried out.
+    Unknown {
+        /// Machine-readable code.
+        code: String,
+        /// For people.
+        message: String,
+    },
+}
+
+/// What became of an attempt to apply a fault.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultReport {
+    /// Whether it took hold.
+    pub outcome: FaultOutcome,
+    /// Why not, for people.
+    pub reason: Option<String>,
+    /// What was measured when it was applied.
+    pub effect: Map<String, Value>,
+}
+
+/// What became of an attempt to take a fault back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HealReport {
+    /// What is still broken, for people; `None` if the heal was verified.
+    pub problem: Option<String>,
+    /// What was measured over the fault's life; added to the effect.
+    pub effect: Map<String, Value>,
+}
+
+/// Something that happened in the world.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The deadline passed and nothing happened.
+    Deadline,
+    /// A call is over.
+    Answer {
+        /// Which.
+        call: u64,
+        /// How it ended.
+        answer: Answer,
+    },
+    /// A fault was applied, or could not be.
+    FaultStarted {
+        /// Which.
+        id: u64,
+        /// What became of it.
+        report: FaultReport,
+    },
+    /// A fault was taken back, or could not be.
+    FaultHealed {
+        /// Which.
+        id: u64,
+        /// What became of it.
+        report: HealReport,
+    },
+    /// The cluster was put in order.
+    Restored {
+        /// What could not be; empty when all is well.
+        problems: Vec<String>,
+    },
+    /// A node ended although nobody asked it to.
+    NodeCrashed {
+        /// Which.
+        node: String,
+        /// How, for people, with the last line it logged.
+        description: String,
+    },
+    /// How far each node's clock is off, in milliseconds.
+    ClockOffsets {
+        /// By node; a node that did not answer is absent.
+        offsets_ms: Map<String, Value>,
+    },
+    /// The user wants the run to stop.
+    Interrupted,
+}

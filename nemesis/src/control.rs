@@ -1,0 +1,469 @@
+//! Owns the harness's end of a node's control socket: requests, answers, and what can go wrong between.
+//! Never connects, starts or restarts a node, and never takes a late answer for the one it waits for.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::Mutex;
+
+/// How long a call may take unless said otherwise, waiting for earlier calls included.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest line that a node may send.
+const LINE_MAX_BYTES: usize = 1 << 20;
+
+/// A client of one node's control socket. Clones share the connection and take turns.
+///
+/// Requests and answers are JSON objects, one per line; an answer echoes the `id` of its request. A
+/// request that timed out may still be carried out later, when a stopped node continues: the node acts
+/// on requests in the order they were sent, so a later one always has the last word.
+#[derive(Debug, Clone)]
+pub struct ControlClient {
+    connection: Arc<Mutex<Connection>>,
+    timeout: Duration,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub node: String,
+    /// Port of its HTTP front.
+    pub http_port: u16,
+    /// Its role in the election: `leader`, `follower`, `candidate` and so on.
+    pub role: String,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The leader of that epoch, if it knows one.
+    #[serde(default)]
+    pub leader: Option<String>,
+    /// Its high watermark; unknown to a leader that has not committed in its epoch.
+    #[serde(default)]
+    pub high_watermark: Option<u64>,
+    /// Offset after the last record of its log.
+    pub log_end: u64,
+    /// Its clock.
+    pub clock: ClockReading,
+}
+
+/// A node's clock as measured by the node.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct ClockReading {
+    /// Jump last asked for, in milliseconds.
+    pub offset_ms: i64,
+    /// Milliseconds that pass on it for each real one.
+    pub rate: f64,
+    /// How far it is ahead of real time, in milliseconds.
+    pub skew_ms: f64,
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// No answer in time: the node is stopped, overloaded or wedged.
+    #[error("the node did not answer \"{command}\" within {timeout_ms} ms")]
+    Timeout {
+        /// The command.
+        command: String,
+        /// The time it had.
+        timeout_ms: u128,
+    },
+    /// The connection is gone, usually because the node is.
+    #[error("the control connection is closed: {0}")]
+    Closed(String),
+    /// The node understood and declined.
+    #[error("the node refused: {0}")]
+    Refused(String),
+    /// The node sent something that is no answer.
+    #[error("the node sent an answer that makes no sense: {0}")]
+    Malformed(String),
+}
+
+impl ControlClient {
+    /// A client on a connected socket, with [`DEFAULT_TIMEOUT`] for every call.
+    pub fn new(stream: UnixStream) -> Self {
+        Self::with_timeout(stream, DEFAULT_TIMEOUT)
+    }
+
+    /// A client on a connected socket whose calls may take `timeout` each.
+    pub fn with_timeout(stream: UnixStream, timeout: Duration) -> Self {
+        Self {
+            connection: Arc::new(Mutex::new(Connection::new(stream))),
+            timeout,
+        }
+    }
+
+    /// Asks the node for its status.
+    pub async fn status(&self) -> Result<NodeStatus, ControlError> {
+        let answer = self.call("status", &Map::new()).await?;
+        NodeStatus::deserialize(answer).map_err(|error| ControlError::Malformed(error.to_string()))
+    }
+
+    /// Sets the node's clock and returns what it measured afterwards. An offset of 0 with a rate of 1
+    /// sets it right.
+    pub async fn set_clock(&self, offset_ms: i64, rate: f64) -> Result<ClockReading, ControlError> {
+        let mut parameters = Map::new();
+        parameters.insert("offset_ms".into(), json!(offset_ms));
+        parameters.insert("rate".into(), json!(rate));
+        let answer = self.call("clock", &parameters).await?;
+        ClockAnswer::deserialize(answer)
+            .map(|answer| answer.clock)
+            .map_err(|error| ControlError::Malformed(error.to_string()))
+    }
+
+    /// Asks the node to end in good order.
+    pub async fn shutdown(&self) -> Result<(), ControlError> {
+        self.call("shutdown", &Map::new()).await.map(drop)
+    }
+
+    /// Sends any command with its parameters and returns the whole answer, once the node said `ok`.
+    pub async fn call(
+        &self,
+        command: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        let exchange = async {
+            let mut connection = self.connection.lock().await;
+            connection.exchange(command, parameters).await
+        };
+        tokio::time::timeout(self.timeout, exchange)
+            .await
+            .unwrap_or_else(|_| {
+                Err(ControlError::Timeout {
+                    command: command.to_owned(),
+                    timeout_ms: self.timeout.as_millis(),
+                })
+            })
+    }
+}
+
+#[derive(Deserialize)]
+struct ClockAnswer {
+    clock: ClockReading,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    id: u64,
+    command: &'a str,
+    #[serde(flatten)]
+    parameters: &'a Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    id: u64,
+    ok: bool,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+/// Everything that must survive a call given up half-way: bytes of a line that went out only in part,
+/// bytes of one that came in only in part, and the number of the last request.
+#[derive(Debug)]
+struct Connection {
+    stream: UnixStream,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+    last_id: u64,
+    closed: Option<String>,
+}
+
+impl Connection {
+    fn new(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            last_id: 0,
+            closed: None,
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        command: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<Value, ControlError> {
+        // What an earlier call left behind goes first, so that at most one line ever waits here.
+        self.flush().await?;
+        self.last_id += 1;
+        let id = self.last_id;
+        let request = Request {
+            id,
+            command,
+            parameters,
+        };
+        let mut line = serde_json::to_vec(&request)
+            .map_err(|error| ControlError::Malformed(error.to_string()))?;
+        line.push(b'\n');
+        self.outgoing = line;
+        self.flush().await?;
+        loop {
+            let line = self.next_line().await?;
+            let malformed = |error: serde_json::Error| {
+                ControlError::Malformed(format!("{error} in {}", excerpt(&line)))
+            };
+            let answer: Value = serde_json::from_slice(&line).map_err(malformed)?;
+            let head = Head::deserialize(&answer).map_err(malformed)?;
+            if head.id < id {
+                continue;
+            }
+            if head.id > id {
+                let message = format!("answer to request {}, which was never sent", head.id);
+                return Err(ControlError::Malformed(message));
+            }
+            if head.ok {
+                return Ok(answer);
+            }
+            let reason = head.error.unwrap_or_else(|| "without a reason".into());
+            return Err(ControlError::Refused(reason));
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), ControlError> {
+        self.check_open()?;
+        while !self.outgoing.is_empty() {
+            // Not `write_all`: given up half-way, it does not tell how much is out.
+            match self.stream.write(&self.outgoing).await {
+                Ok(0) => return Err(self.close("the node takes no more requests".into())),
+                Ok(count) => drop(self.outgoing.drain(..count)),
+                Err(error) => return Err(self.close(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    async fn next_line(&mut self) -> Result<Vec<u8>, ControlError> {
+        loop {
+            if let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.incoming.drain(..=end).collect();
+                line.pop();
+                return Ok(line);
+            }
+            if self.incoming.len() > LINE_MAX_BYTES {
+                return Err(self.close(format!("a line of more than {LINE_MAX_BYTES} bytes")));
+            }
+            self.check_open()?;
+            match self.stream.read_buf(&mut self.incoming).await {
+                Ok(0) => return Err(self.close("the node hung up".into())),
+                Ok(_) => {}
+                Err(error) => return Err(self.close(error.to_string())),
+            }
+        }
+    }
+
+    fn check_open(&self) -> Result<(), ControlError> {
+        match &self.closed {
+            None => Ok(()),
+            Some(reason) => Err(ControlError::Closed(reason.clone())),
+        }
+    }
+
+    fn close(&mut self, reason: String) -> ControlError {
+        self.closed = Some(reason.clone());
+        ControlError::Closed(reason)
+    }
+}
+
+fn excerpt(line: &[u8]) -> String {
+    String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
+    type Node = BufReader<UnixStream>;
+
+    fn pair(timeout_ms: u64) -> (ControlClient, Node) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let client = ControlClient::with_timeout(ours, Duration::from_millis(timeout_ms));
+        (client, BufReader::new(theirs))
+    }
+
+    async fn request(node: &mut Node) -> Value {
+        let mut line = String::new();
+        node.read_line(&mut line).await.unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    async fn answer(node: &mut Node, line: &str) {
+        node.write_all(format!("{line}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+
+    const PATIENT_MS: u64 = 20_000;
+
+    #[tokio::test]
+    async fn status_and_clock_speak_the_documented_lines() {
+        let (client, mut node) = pair(PATIENT_MS);
+        let serve = async {
+            assert_eq!(
+                request(&mut node).await,
+                json!({"id": 1, "command": "status"})
+            );
+            answer(
+                &mut node,
+                r#"{"id":1,"ok":true,"node":"n1","http_port":41234,"role":"leader","epoch":3,
+                    "leader":"n1","high_watermark":12,"log_end":15,
+                    "clock":{"offset_ms":0,"rate":1.0,"skew_ms":0.0}}"#
+                    .replace('\n', "")
+                    .as_str(),
+            )
+            .await;
+            assert_eq!(
+                request(&mut node).await,
+                json!({"id": 2, "command": "clock", "offset_ms": -300, "rate": 1.2})
+            );
+            answer(
+                &mut node,
+                r#"{"id":2,"ok":true,"clock":{"offset_ms":-300,"rate":1.2,"skew_ms":-299.5}}"#,
+            )
+            .await;
+            assert_eq!(
+                request(&mut node).await,
+                json!({"id": 3, "command": "shutdown"})
+            );
+            answer(&mut node, r#"{"id":3,"ok":true}"#).await;
+        };
+        let drive = async {
+            let status = client.status().await.unwrap();
+            assert_eq!((status.node.as_str(), status.http_port), ("n1", 41234));
+            assert_eq!(status.high_watermark, Some(12));
+            let clock = client.set_clock(-300, 1.2).await.unwrap();
+            assert_eq!(clock.skew_ms, -299.5);
+            client.shutdown().await.unwrap();
+        };
+        tokio::join!(serve, drive);
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_is_not_taken_for_the_next_one() {
+        let (client, mut node) = pair(100);
+        let first = client.set_clock(1, 1.0).await;
+        assert!(
+            matches!(first, Err(ControlError::Timeout { .. })),
+            "{first:?}"
+        );
+        // Half of the late answer comes during the second call, which times out as well.
+        let (second, ()) = tokio::join!(client.set_clock(2, 1.0), async {
+            node.write_all(br#"{"id":1,"ok":true,"clock":{"offset"#)
+                .await
+                .unwrap();
+        });
+        assert!(
+            matches!(second, Err(ControlError::Timeout { .. })),
+            "{second:?}"
+        );
+        let patient = ControlClient {
+            connection: client.connection.clone(),
+            timeout: Duration::from_millis(PATIENT_MS),
+        };
+        let (third, ()) = tokio::join!(patient.set_clock(3, 1.0), async {
+            for id in 1..=3 {
+                assert_eq!(request(&mut node).await["id"], id);
+            }
+            answer(&mut node, r#"_ms":1,"rate":1.0,"skew_ms":1.0}}"#).await;
+            for id in 2..=3 {
+                let line = format!(
+                    r#"{{"id":{id},"ok":true,"clock":{{"offset_ms":{id},"rate":1.0,"skew_ms":0.0}}}}"#
+                );
+                answer(&mut node, &line).await;
+            }
+        });
+        assert_eq!(third.unwrap().offset_ms, 3);
+    }
+
+    #[tokio::test]
+    async fn requests_are_whole_even_when_the_node_reads_too_late() {
+        let (client, mut node) = pair(50);
+        let mut large = Map::new();
+        large.insert("padding".into(), "x".repeat(4 << 20).into());
+        for _ in 0..2 {
+            let result = client.call("large", &large).await;
+            assert!(
+                matches!(result, Err(ControlError::Timeout { .. })),
+                "{result:?}"
+            );
+        }
+        let patient = ControlClient {
+            connection: client.connection.clone(),
+            timeout: Duration::from_millis(PATIENT_MS),
+        };
+        let (result, ()) = tokio::join!(patient.shutdown(), async {
+            let first = request(&mut node).await;
+            assert_eq!(first["padding"], large["padding"]);
+            let second = request(&mut node).await;
+            assert_eq!(second["command"], "shutdown");
+            answer(&mut node, r#"{"id":1,"ok":true}"#).await;
+            answer(
+                &mut node,
+                &format!(r#"{{"id":{},"ok":true}}"#, second["id"]),
+            )
+            .await;
+        });
+        assert_eq!(result, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn clones_take_turns() {
+        let (client, mut node) = pair(PATIENT_MS);
+        let echo = async {
+            for _ in 0..20 {
+                let request = request(&mut node).await;
+                let line = json!({"id": request["id"], "ok": true, "echo": request["number"]});
+                answer(&mut node, &line.to_string()).await;
+            }
+        };
+        let calls: Vec<_> = (0..20u64)
+            .map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let mut parameters = Map::new();
+                    parameters.insert("number".into(), number.into());
+                    let answer = client.call("echo", &parameters).await.unwrap();
+                    assert_eq!(answer["echo"], number);
+                })
+            })
+            .collect();
+        echo.await;
+        for call in calls {
+            call.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_nonsense_and_hanging_up_are_told_apart() {
+        let (client, mut node) = pair(PATIENT_MS);
+        answer(
+            &mut node,
+            r#"{"id":1,"ok":false,"error":"no such command"}"#,
+        )
+        .await;
+        answer(&mut node, "panicked at").await;
+        answer(&mut node, r#"{"id":3,"ok":true}"#).await;
+        answer(&mut node, r#"{"ok":true}"#).await;
+        answer(&mut node, r#"{"id":99,"ok":true}"#).await;
+        assert_eq!(
+            client.status().await,
+            Err(ControlError::Refused("no such command".into()))
+        );
+        for _ in 2..=5 {
+            let result = client.status().await;
+            assert!(
+                matches!(result, Err(ControlError::Malformed(_))),
+                "{result:?}"
+            );
+        }
+        drop(node);
+        for _ in 0..2 {
+            let result = client.status().await;
+            assert!(matches!(result, Err(ControlError::Closed(_))), "{result:?}");
+        }
+    }
+}

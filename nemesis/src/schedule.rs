@@ -1,0 +1,159 @@
+//! Owns the check of a schedule before a run: numbers, order, and whether the cluster can do it at all.
+//! Never runs it; keeping track of what is due is the business of `timeline`.
+
+use crate::action::{Action, ReplayError};
+use crate::fault::{Fault, FaultError};
+use results::FORMAT_VERSION;
+use results::schedule::Schedule;
+use std::collections::BTreeSet;
+
+/// What is wrong with a schedule. `position` counts the faults of the file from 1.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ScheduleError {
+    /// Written in a format that this version does not know.
+    #[error(
+        "the schedule has format version {format_version}, and this version reads {FORMAT_VERSION}"
+    )]
+    FormatVersion {
+        /// The version found.
+        format_version: u32,
+    },
+    /// Two faults with the same number.
+    #[error("fault {position} of the schedule has the id {id} of an earlier one; leave the id out")]
+    DuplicateId {
+        /// Which fault.
+        position: usize,
+        /// Its number.
+        id: u64,
+    },
+    /// A fault that ends when it starts.
+    #[error("fault {position} of the schedule lasts 0 ms; give it a duration_ms")]
+    NoDuration {
+        /// Which fault.
+        position: usize,
+    },
+    /// A fault that does not exist, or that this cluster cannot do.
+    #[error("fault {position} of the schedule: {error}")]
+    Fault {
+        /// Which fault.
+        position: usize,
+        /// What is wrong with it.
+        error: FaultError,
+    },
+    /// A record that cannot be replayed.
+    #[error("fault {position} of the schedule: {error}")]
+    Replay {
+        /// Which fault.
+        position: usize,
+        /// What is wrong with it.
+        error: ReplayError,
+    },
+}
+
+/// Makes a schedule, hand-written or recorded, ready to run on `nodes`, or says why it cannot be.
+///
+/// Faults without a number get the lowest free ones in file order, faults are sorted by trigger time,
+/// and both what was asked for and, where present, what it was resolved to must fit the cluster.
+/// Nothing is dropped: an impossible fault is refused before the run, not skipped during it.
+pub fn prepare(schedule: &mut Schedule, nodes: &[String]) -> Result<(), ScheduleError> {
+    if schedule.format_version != FORMAT_VERSION {
+        return Err(ScheduleError::FormatVersion {
+            format_version: schedule.format_version,
+        });
+    }
+    let mut ids = BTreeSet::new();
+    for (index, fault) in schedule.faults.iter().enumerate() {
+        let position = index + 1;
+        if fault.id != 0 && !ids.insert(fault.id) {
+            return Err(ScheduleError::DuplicateId {
+                position,
+                id: fault.id,
+            });
+        }
+        if fault.duration_ms == 0 {
+            return Err(ScheduleError::NoDuration { position });
+        }
+        Fault::from_description(&fault.fault)
+            .and_then(|asked| asked.validate(nodes))
+            .map_err(|error| ScheduleError::Fault { position, error })?;
+        if let Some(resolved) = &fault.resolved {
+            Action::from_resolved(&fault.fault.kind, resolved)
+                .map_err(|error| ScheduleError::Replay { position, error })?
+                .validate(nodes)
+                .map_err(|error| ScheduleError::Fault { position, error })?;
+        }
+    }
+    let mut next = 1;
+    for fault in schedule.faults.iter_mut().filter(|fault| fault.id == 0) {
+        while !ids.insert(next) {
+            next += 1;
+        }
+        fault.id = next;
+    }
+    schedule
+        .faults
+        .sort_by_key(|fault| (fault.trigger.at_ms, fault.id));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(faults: &str) -> Schedule {
+        serde_json::from_str(&format!(
+            r#"{{"format_version":1,"seed":1,"faults":{faults}}}"#
+        ))
+        .unwrap()
+    }
+
+    fn nodes() -> Vec<String> {
+        (1..=3).map(|number| format!("n{number}")).collect()
+    }
+
+    fn refused(faults: &str) -> String {
+        prepare(&mut read(faults), &nodes())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn faults_are_numbered_around_the_given_ids_and_sorted() {
+        let mut schedule = read(
+            r#"[{"trigger":{"at_ms":900},"duration_ms":5,"fault":{"kind":"kill"}},
+                {"id":2,"trigger":{"at_ms":100},"duration_ms":5,"fault":{"kind":"pause"}},
+                {"trigger":{"at_ms":50},"duration_ms":5,"fault":{"kind":"kill","targets":"leader"}}]"#,
+        );
+        prepare(&mut schedule, &nodes()).unwrap();
+        let order: Vec<(u64, u64)> = schedule
+            .faults
+            .iter()
+            .map(|fault| (fault.id, fault.trigger.at_ms))
+            .collect();
+        assert_eq!(order, [(3, 50), (2, 100), (1, 900)]);
+        let once = schedule.clone();
+        prepare(&mut schedule, &nodes()).unwrap();
+        assert_eq!(schedule, once);
+    }
+
+    #[test]
+    fn impossible_schedules_are_refused_with_the_place() {
+        let good = r#"{"id":1,"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill"}}"#;
+        let unknown = r#"{"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kil"}}"#;
+        let error = refused(&format!("[{good},{unknown}]"));
+        assert!(error.starts_with("fault 2"), "{error}");
+        assert!(error.contains("did you mean \"kill\"?"), "{error}");
+        assert!(refused(&format!("[{good},{good}]")).contains("id 1"));
+        let instant = r#"{"trigger":{"at_ms":1},"duration_ms":0,"fault":{"kind":"kill"}}"#;
+        assert!(refused(&format!("[{instant}]")).contains("0 ms"));
+        let elsewhere = r#"{"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill"},
+                            "resolved":{"at_ms":1,"nodes":["n5"]}}"#;
+        assert!(refused(&format!("[{elsewhere}]")).contains("n5"));
+        let lost = r#"{"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill"},
+                       "resolved":{"at_ms":1}}"#;
+        assert!(refused(&format!("[{lost}]")).contains("missing"));
+        let mut future = read("[]");
+        future.format_version = 2;
+        assert!(prepare(&mut future, &nodes()).is_err());
+    }
+}

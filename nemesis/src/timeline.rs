@@ -1,0 +1,203 @@
+//! Owns the bookkeeping of a run's schedule: what is due, what is active, what remains.
+//! Never reads a clock and never injects anything; time is an argument.
+
+use results::schedule::Schedule;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Something to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Start the fault with this id.
+    Start(u64),
+    /// Heal the fault with this id.
+    Heal(u64),
+}
+
+/// Where a run stands in its schedule. All times are milliseconds since the run started.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    /// `(at_ms, id)` of the faults that have not started.
+    starts: BTreeSet<(u64, u64)>,
+    /// `(at_ms, id)` of the healings of the active faults.
+    heals: BTreeSet<(u64, u64)>,
+    duration_ms: BTreeMap<u64, u64>,
+}
+
+impl Timeline {
+    /// The beginning of a schedule.
+    ///
+    /// # Panics
+    /// When two faults share an id; [`crate::schedule::prepare`] refuses such a schedule.
+    pub fn new(schedule: &Schedule) -> Self {
+        let mut timeline = Self {
+            starts: BTreeSet::new(),
+            heals: BTreeSet::new(),
+            duration_ms: BTreeMap::new(),
+        };
+        for fault in &schedule.faults {
+            timeline.starts.insert((fault.trigger.at_ms, fault.id));
+            let earlier = timeline.duration_ms.insert(fault.id, fault.duration_ms);
+            assert!(earlier.is_none(), "fault id {} is not unique", fault.id);
+        }
+        timeline
+    }
+
+    /// When [`Self::due`] next has something to say; nothing after the last healing.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        let next = |times: &BTreeSet<(u64, u64)>| times.first().map(|(at_ms, _)| *at_ms);
+        next(&self.starts)
+            .into_iter()
+            .chain(next(&self.heals))
+            .min()
+    }
+
+    /// Everything that has become due, in the order to do it: by time, healings before starts at the
+    /// same time, then by id. A fault that starts late lasts as long as one that starts on time.
+    pub fn due(&mut self, now_ms: u64) -> Vec<Due> {
+        let mut due = Vec::new();
+        loop {
+            let heal = self
+                .heals
+                .first()
+                .copied()
+                .filter(|(at_ms, _)| *at_ms <= now_ms);
+            let start = self
+                .starts
+                .first()
+                .copied()
+                .filter(|(at_ms, _)| *at_ms <= now_ms);
+            match (heal, start) {
+                (Some(heal), start) if start.is_none_or(|start| heal.0 <= start.0) => {
+                    self.heals.remove(&heal);
+                    due.push(Due::Heal(heal.1));
+                }
+                (_, Some(start)) => {
+                    self.starts.remove(&start);
+                    self.heal_after(start.1, now_ms);
+                    due.push(Due::Start(start.1));
+                }
+                _ => return due,
+            }
+        }
+    }
+
+    /// Corrects when a fault really started, so that its duration counts from there; for faults that
+    /// take time to install. Ignored for a fault that is not active.
+    pub fn started(&mut self, id: u64, at_ms: u64) {
+        if self.forget(id) {
+            self.heal_after(id, at_ms);
+        }
+    }
+
+    /// Takes an active fault out without healing it, for one that was skipped. Whether it was active.
+    pub fn forget(&mut self, id: u64) -> bool {
+        let healing = self.heals.iter().copied().find(|(_, active)| *active == id);
+        healing.is_some_and(|healing| self.heals.remove(&healing))
+    }
+
+    /// Ids of the active faults, ascending.
+    pub fn active(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.heals.iter().map(|(_, id)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Ends the schedule: the active faults to heal now, ascending by id. Nothing is due afterwards.
+    pub fn heal_all(&mut self) -> Vec<u64> {
+        let ids = self.active();
+        self.heals.clear();
+        self.starts.clear();
+        ids
+    }
+
+    fn heal_after(&mut self, id: u64, at_ms: u64) {
+        let duration_ms = self.duration_ms.get(&id).copied().unwrap_or_default();
+        self.heals.insert((at_ms.saturating_add(duration_ms), id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Due::{Heal, Start};
+
+    fn timeline(faults: &[(u64, u64, u64)]) -> Timeline {
+        let faults: Vec<serde_json::Value> = faults
+            .iter()
+            .map(|(id, at_ms, duration_ms)| {
+                serde_json::json!({"id": id, "trigger": {"at_ms": at_ms},
+                    "duration_ms": duration_ms, "fault": {"kind": "kill"}})
+            })
+            .collect();
+        let schedule = serde_json::json!({"format_version": 1, "seed": 1, "faults": faults});
+        Timeline::new(&serde_json::from_value(schedule).unwrap())
+    }
+
+    #[test]
+    fn faults_start_and_heal_on_time() {
+        let mut timeline = timeline(&[(1, 100, 50), (2, 120, 100)]);
+        assert_eq!(timeline.next_due_ms(), Some(100));
+        assert_eq!(timeline.due(99), []);
+        assert_eq!(timeline.due(100), [Start(1)]);
+        assert_eq!(timeline.due(100), []);
+        assert_eq!(timeline.next_due_ms(), Some(120));
+        assert_eq!(timeline.due(120), [Start(2)]);
+        assert_eq!(timeline.active(), [1, 2]);
+        assert_eq!(timeline.due(150), [Heal(1)]);
+        assert_eq!(timeline.due(220), [Heal(2)]);
+        assert_eq!(timeline.next_due_ms(), None);
+        assert_eq!(timeline.due(u64::MAX), []);
+    }
+
+    #[test]
+    fn at_equal_times_healing_comes_first_then_the_lower_id() {
+        let mut timeline = timeline(&[(9, 0, 100), (8, 0, 100), (3, 100, 10), (2, 100, 10)]);
+        assert_eq!(timeline.due(0), [Start(8), Start(9)]);
+        assert_eq!(timeline.due(100), [Heal(8), Heal(9), Start(2), Start(3)]);
+    }
+
+    #[test]
+    fn a_late_fault_keeps_its_duration() {
+        let mut timeline = timeline(&[(1, 100, 50), (2, 130, 50)]);
+        assert_eq!(timeline.due(1_000), [Start(1), Start(2)]);
+        assert_eq!(timeline.due(1_049), []);
+        assert_eq!(timeline.due(1_050), [Heal(1), Heal(2)]);
+    }
+
+    #[test]
+    fn a_fault_that_took_time_to_install_lasts_from_there() {
+        let mut timeline = timeline(&[(1, 100, 50)]);
+        assert_eq!(timeline.due(100), [Start(1)]);
+        timeline.started(1, 130);
+        timeline.started(7, 130);
+        assert_eq!(timeline.due(179), []);
+        assert_eq!(timeline.due(180), [Heal(1)]);
+        timeline.started(1, 300);
+        assert_eq!(timeline.next_due_ms(), None);
+    }
+
+    #[test]
+    fn a_skipped_fault_is_not_healed() {
+        let mut timeline = timeline(&[(1, 0, 50), (2, 0, 50)]);
+        timeline.due(0);
+        assert!(timeline.forget(1));
+        assert!(!timeline.forget(1));
+        assert_eq!(timeline.due(50), [Heal(2)]);
+    }
+
+    #[test]
+    fn the_end_heals_what_is_active_and_starts_nothing_more() {
+        let mut timeline = timeline(&[(5, 0, 900), (4, 10, 100), (6, 500, 10)]);
+        timeline.due(10);
+        assert_eq!(timeline.heal_all(), [4, 5]);
+        assert_eq!(timeline.next_due_ms(), None);
+        assert_eq!(timeline.due(u64::MAX), []);
+        assert_eq!(timeline.heal_all(), Vec::<u64>::new());
+    }
+
+    #[test]
+    #[should_panic(expected = "not unique")]
+    fn two_faults_with_one_id_are_a_bug() {
+        timeline(&[(1, 0, 1), (1, 5, 1)]);
+    }
+}

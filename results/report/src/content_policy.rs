@@ -1,0 +1,148 @@
+//! Owns the Content-Security-Policy of the pages: only the style and the script that we wrote run.
+//! Never used to prove anything else: the digest here guards a page, not a recording.
+
+/// The policy of a page with exactly one inline style and one inline script (CSP level 2 hashes).
+///
+/// Nothing may be loaded, sent or framed, so a recording that smuggles markup into a page gains
+/// nothing even if an escape were forgotten.
+pub(crate) fn policy(style: &str, script: &str) -> String {
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; \
+         form-action 'none'",
+        base64(&sha256(style.as_bytes())),
+        base64(&sha256(script.as_bytes()))
+    )
+}
+
+const ROUND_CONSTANTS: [u32; 64] = [
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+];
+
+/// SHA-256 (FIPS 180-4).
+fn sha256(message: &[u8]) -> [u8; 32] {
+    let mut padded = message.to_vec();
+    padded.push(0x80);
+    padded.resize(padded.len().next_multiple_of(64), 0);
+    if padded.len() < message.len() + 9 {
+        padded.resize(padded.len() + 64, 0);
+    }
+    let length_at = padded.len() - 8;
+    padded[length_at..].copy_from_slice(&(message.len() as u64 * 8).to_be_bytes());
+
+    let mut state: [u32; 8] = [
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
+        0x5be0cd19,
+    ];
+    for block in padded.chunks_exact(64) {
+        compress(&mut state, block);
+    }
+    let mut digest = [0; 32];
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    digest
+}
+
+fn compress(state: &mut [u32; 8], block: &[u8]) {
+    let mut words = [0u32; 64];
+    for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
+        *word = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    for i in 16..64 {
+        let (early, late) = (words[i - 15], words[i - 2]);
+        let small = early.rotate_right(7) ^ early.rotate_right(18) ^ (early >> 3);
+        let large = late.rotate_right(17) ^ late.rotate_right(19) ^ (late >> 10);
+        words[i] = words[i - 16]
+            .wrapping_add(small)
+            .wrapping_add(words[i - 7])
+            .wrapping_add(large);
+    }
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
+    for (word, constant) in words.into_iter().zip(ROUND_CONSTANTS) {
+        let large = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
+        let one = h
+            .wrapping_add(large)
+            .wrapping_add((e & f) ^ (!e & g))
+            .wrapping_add(constant)
+            .wrapping_add(word);
+        let small = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
+        let two = small.wrapping_add((a & b) ^ (a & c) ^ (b & c));
+        (h, g, f, e) = (g, f, e, d.wrapping_add(one));
+        (d, c, b, a) = (c, b, a, one.wrapping_add(two));
+    }
+    for (total, part) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
+        *total = total.wrapping_add(part);
+    }
+}
+
+/// Base64 with padding (RFC 4648 section 4).
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let mut group = [0u8; 4];
+        group[1..=chunk.len()].copy_from_slice(chunk);
+        let group = u32::from_be_bytes(group);
+        for position in 0..4 {
+            if position <= chunk.len() {
+                let index = (group >> (18 - 6 * position)) & 0x3f;
+                text.push(char::from(ALPHABET[index as usize]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_digest_agrees_with_published_vectors() {
+        assert_eq!(
+            hex(&sha256(b"abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert_eq!(
+            hex(&sha256(b"")),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+        assert_eq!(
+            hex(&sha256(&[b'a'; 1_000_000])),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"
+        );
+        assert_eq!(
+            hex(&sha256(
+                b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
+            )),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
+        );
+    }
+
+    #[test]
+    fn base64_pads_as_the_rfc_says() {
+        let pairs = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+        ];
+        for (plain, encoded) in pairs {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+    }
+}

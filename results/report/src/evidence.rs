@@ -1,0 +1,225 @@
+//! Owns how the evidence of a violation is laid out for a person, whatever checker it comes from.
+//! Never requires a shape: what it does not recognise is shown as it was recorded.
+
+use serde_json::Value;
+
+use crate::lanes::{self, LaneOperation};
+use crate::text;
+
+/// More rows than this help nobody; the whole evidence is in `verdict.json`.
+const OPERATION_COUNT_MAX: usize = 200;
+const JSON_BYTES_MAX: usize = 32 * 1024;
+
+/// Evidence laid out for a page.
+#[derive(Debug, Default)]
+pub(crate) struct EvidenceView {
+    /// In plain words, where the checker gave any.
+    pub(crate) explanation: String,
+    /// Simple members as name and value.
+    pub(crate) facts: Vec<(String, String)>,
+    /// The operations involved, by time of invocation.
+    pub(crate) operations: Vec<OperationRow>,
+    /// Lane diagram of the operations, an SVG element; empty without operations.
+    pub(crate) lanes: String,
+    /// What was left out, for people; empty when nothing was.
+    pub(crate) omission: String,
+    /// The evidence as recorded.
+    pub(crate) json: String,
+}
+
+/// One operation that is part of the evidence.
+#[derive(Debug)]
+pub(crate) struct OperationRow {
+    /// Position in the history.
+    pub(crate) index: String,
+    /// Client process.
+    pub(crate) process: String,
+    /// `read`, `write`, ...
+    pub(crate) function: String,
+    /// Argument or result.
+    pub(crate) value: String,
+    /// Answering node.
+    pub(crate) node: String,
+    /// Epoch the node answered in.
+    pub(crate) epoch: String,
+    /// Time of invocation.
+    pub(crate) invoked: String,
+    /// Time of completion, or that there is none.
+    pub(crate) completed: String,
+    /// `ok`, `info`, ...
+    pub(crate) outcome: String,
+    /// Whether this is the operation at which no order remained possible.
+    pub(crate) failing: bool,
+}
+
+/// Lays out `evidence`; `None` when there is none.
+pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
+    if evidence.is_null() {
+        return None;
+    }
+    let mut view = EvidenceView {
+        json: pretty(evidence),
+        ..EvidenceView::default()
+    };
+    let Some(members) = evidence.as_object() else {
+        return Some(view);
+    };
+    let failing_index = members.get("failing_index").and_then(Value::as_u64);
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("explanation", Value::String(text)) => view.explanation = text::printable(text),
+            ("operations", Value::Array(_)) => {}
+            (_, Value::Object(_) | Value::Null) => {}
+            (_, Value::Array(items)) if items.iter().any(Value::is_object) => {}
+            (_, value) => {
+                let told = text::shortened(&value_text(value), 300);
+                view.facts
+                    .push((text::printable(&name.replace('_', " ")), told));
+            }
+        }
+    }
+    let operations = members.get("operations").and_then(Value::as_array);
+    let mut operations: Vec<&Value> = operations
+        .map(|list| list.iter().filter(|one| one.is_object()).collect())
+        .unwrap_or_default();
+    operations.sort_by_key(|one| (number(one, "invoked_ns"), number(one, "index")));
+    if operations.len() > OPERATION_COUNT_MAX {
+        view.omission = format!(
+            "Only the last {OPERATION_COUNT_MAX} of {} operations are shown; all are in verdict.json.",
+            operations.len()
+        );
+        operations.drain(..operations.len() - OPERATION_COUNT_MAX);
+    }
+    let failing = |one: &Value| failing_index.is_some() && number(one, "index") == failing_index;
+    view.operations = operations
+        .iter()
+        .map(|one| row(one, failing(one)))
+        .collect();
+    let bars = operations.iter().filter_map(|one| {
+        Some(LaneOperation {
+            process: member(one, "process"),
+            label: format!("{} {}", member(one, "f"), member(one, "value")),
+            outcome: member(one, "type"),
+            invoked_ns: number(one, "invoked_ns")?,
+            completed_ns: number(one, "completed_ns"),
+            failing: failing(one),
+        })
+    });
+    view.lanes = lanes::diagram(&bars.collect::<Vec<_>>());
+    Some(view)
+}
+
+fn row(operation: &Value, failing: bool) -> OperationRow {
+    let time = |name: &str, absent: &str| {
+        number(operation, name).map_or_else(|| absent.to_owned(), text::moment_ns)
+    };
+    OperationRow {
+        index: member(operation, "index"),
+        process: member(operation, "process"),
+        function: member(operation, "f"),
+        value: member(operation, "value"),
+        node: member(operation, "node"),
+        epoch: member(operation, "epoch"),
+        invoked: time("invoked_ns", ""),
+        completed: time("completed_ns", "never"),
+        outcome: member(operation, "type"),
+        failing,
+    }
+}
+
+fn number(operation: &Value, name: &str) -> Option<u64> {
+    operation.get(name)?.as_u64()
+}
+
+/// A member as text; empty when it is absent. A `null` value is told, since reads return it.
+fn member(operation: &Value, name: &str) -> String {
+    operation
+        .get(name)
+        .map_or_else(String::new, |value| match value {
+            Value::Null if name != "value" => String::new(),
+            value => text::shortened(&value_text(value), 80),
+        })
+}
+
+/// Numbers stay ungrouped here: they are values and indices, not quantities.
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text::printable(text),
+        other => text::printable(&other.to_string()),
+    }
+}
+
+fn pretty(evidence: &Value) -> String {
+    let mut json = serde_json::to_string_pretty(evidence).unwrap_or_else(|_| evidence.to_string());
+    if json.len() > JSON_BYTES_MAX {
+        let mut end = JSON_BYTES_MAX;
+        while !json.is_char_boundary(end) {
+            end -= 1;
+        }
+        json.truncate(end);
+        json.push_str("\n… cut here; the whole evidence is in verdict.json");
+    }
+    text::printable(&json)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn operations_are_sorted_by_time_and_the_failing_one_is_marked() {
+        let view = view(&json!({
+            "key": "3", "failing_index": 12, "possible_states": [1, null], "explanation": "stale",
+            "operations": [
+                {"index": 12, "process": 7, "f": "read", "value": 5, "invoked_ns": 2000000000u64,
+                 "completed_ns": 2500000000u64, "type": "ok", "node": "n1", "epoch": 4},
+                {"index": 10, "process": 2, "f": "write", "value": null, "invoked_ns": 1000000000u64,
+                 "completed_ns": null, "type": "info"},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(view.explanation, "stale");
+        let told: Vec<_> = view
+            .operations
+            .iter()
+            .map(|one| {
+                (
+                    one.index.as_str(),
+                    one.completed.as_str(),
+                    one.value.as_str(),
+                    one.failing,
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [("10", "never", "null", false), ("12", "2.500 s", "5", true)]
+        );
+        assert!(view.lanes.contains("<svg"));
+        let possible = ("possible states".to_owned(), "[1,null]".to_owned());
+        assert!(view.facts.contains(&possible), "{:?}", view.facts);
+    }
+
+    #[test]
+    fn evidence_of_unknown_shape_is_still_shown() {
+        assert!(view(&Value::Null).is_none());
+        assert_eq!(view(&json!(["a"])).unwrap().json, "[\n  \"a\"\n]");
+        let odd = view(&json!({"operations": [{"f": "read"}, 3], "offset": 1234})).unwrap();
+        assert_eq!(odd.operations.len(), 1);
+        assert!(odd.lanes.is_empty(), "nothing can be drawn without times");
+        assert_eq!(odd.facts, [("offset".to_owned(), "1234".to_owned())]);
+    }
+
+    #[test]
+    fn huge_evidence_is_cut_with_a_notice() {
+        let operations: Vec<_> = (0..5000u64)
+            .map(|index| json!({"index": index, "invoked_ns": index, "f": "é"}))
+            .collect();
+        let view = view(&json!({"operations": operations})).unwrap();
+        assert_eq!(view.operations.len(), OPERATION_COUNT_MAX);
+        assert!(view.omission.contains("5000"));
+        assert!(view.json.len() < JSON_BYTES_MAX + 100 && view.json.contains("cut here"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Owns how one fault of the schedule is told to people: what was asked, what it became, what it did.
+//! Never knows the vocabulary of faults beyond display; unknown parameters are shown as they are.
+
+use results::schedule::{FaultOutcome, ScheduledFault};
+use serde_json::{Map, Value};
+
+use crate::text;
+
+/// One row of the fault table.
+#[derive(Debug)]
+pub(crate) struct FaultRow {
+    /// Number of the fault.
+    pub(crate) id: u64,
+    /// `partition`, `kill`, ...
+    pub(crate) kind: String,
+    /// What was asked for, without the kind.
+    pub(crate) asked: String,
+    /// The concrete targets, empty when it was never resolved.
+    pub(crate) resolved: String,
+    /// When it began, or was meant to.
+    pub(crate) start: String,
+    /// When it was healed.
+    pub(crate) end: String,
+    /// `installed`, `skipped`, `indeterminate` or `never started`.
+    pub(crate) outcome: &'static str,
+    /// What was measured.
+    pub(crate) effect: String,
+    /// Whether something was measured that is not zero.
+    pub(crate) had_effect: bool,
+    /// Why it was skipped or is indeterminate.
+    pub(crate) reason: String,
+}
+
+/// The rows of the fault table.
+pub(crate) fn rows(faults: &[ScheduledFault]) -> Vec<FaultRow> {
+    faults.iter().map(row).collect()
+}
+
+fn row(fault: &ScheduledFault) -> FaultRow {
+    let started = fault.resolved.as_ref().map(|resolved| resolved.at_ms);
+    let outcome = match fault.outcome {
+        Some(FaultOutcome::Installed) => "installed",
+        Some(FaultOutcome::Skipped) => "skipped",
+        Some(FaultOutcome::Indeterminate) => "indeterminate",
+        None => "never started",
+    };
+    let took_hold = !matches!(fault.outcome, Some(FaultOutcome::Skipped) | None);
+    FaultRow {
+        id: fault.id,
+        kind: text::printable(&fault.fault.kind),
+        asked: parameters(&fault.fault.parameters),
+        resolved: fault
+            .resolved
+            .as_ref()
+            .map(|resolved| targets(&resolved.targets))
+            .unwrap_or_default(),
+        start: started.map_or_else(
+            || format!("planned {}", text::moment_ms(fault.trigger.at_ms)),
+            text::moment_ms,
+        ),
+        end: match fault.healed_at_ms {
+            Some(healed_ms) => text::moment_ms(healed_ms),
+            None if took_hold => "not healed".into(),
+            None => "–".into(),
+        },
+        outcome,
+        effect: match parameters(&fault.effect) {
+            measured if !measured.is_empty() => measured,
+            _ if took_hold => "nothing measured".into(),
+            _ => "–".into(),
+        },
+        had_effect: fault.had_effect(),
+        reason: text::printable(fault.reason.as_deref().unwrap_or_default()),
+    }
+}
+
+/// `shape one-node, style hold`
+fn parameters(parameters: &Map<String, Value>) -> String {
+    let words = parameters
+        .iter()
+        .map(|(name, value)| format!("{} {}", words(name), compact(value)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Concrete targets: links as arrows, nodes as a list, clocks with their settings.
+fn targets(targets: &Map<String, Value>) -> String {
+    let mut parts = Vec::new();
+    for (name, value) in targets {
+        let known = match name.as_str() {
+            "cut" => links(value),
+            "nodes" => list(value),
+            "clocks" => clocks(value),
+            _ => None,
+        };
+        parts.push(known.unwrap_or_else(|| format!("{} {}", words(name), compact(value))));
+    }
+    parts.join("; ")
+}
+
+/// `n1 ↔ n3` for links cut both ways, `n1 → n3` for one-way cuts.
+fn links(value: &Value) -> Option<String> {
+    let mut pairs = Vec::new();
+    for link in value.as_array()? {
+        let ends = link.as_array()?;
+        let [from, to] = ends.as_slice() else {
+            return None;
+        };
+        pairs.push((from.as_str()?, to.as_str()?));
+    }
+    let mut told = Vec::new();
+    for (position, (from, to)) in pairs.iter().enumerate() {
+        let back = pairs.iter().position(|other| other == &(*to, *from));
+        match back {
+            Some(back) if back < position => {}
+            Some(_) => told.push(format!("{from} ↔ {to}")),
+            None => told.push(format!("{from} → {to}")),
+        }
+    }
+    Some(text::printable(&told.join(", ")))
+}
+
+fn list(value: &Value) -> Option<String> {
+    let items: Vec<_> = value.as_array()?.iter().map(compact).collect();
+    Some(items.join(", "))
+}
+
+/// `n1 −300 ms ×1.2`
+fn clocks(value: &Value) -> Option<String> {
+    let mut told = Vec::new();
+    for clock in value.as_array()? {
+        let node = clock.get("node")?.as_str()?;
+        let offset_ms = clock.get("offset_ms")?.as_f64()?;
+        let rate = clock.get("rate")?.as_f64()?;
+        let sign = if offset_ms < 0.0 { '−' } else { '+' };
+        told.push(format!("{node} {sign}{} ms ×{rate}", offset_ms.abs()));
+    }
+    Some(text::printable(&told.join(", ")))
+}
+
+fn compact(value: &Value) -> String {
+    match value {
+        Value::Array(items)
+            if items
+                .iter()
+                .all(|item| !item.is_array() && !item.is_object()) =>
+        {
+            items.iter().map(text::plain).collect::<Vec<_>>().join(", ")
+        }
+        other => text::shortened(&text::plain(other), 300),
+    }
+}
+
+fn words(name: &str) -> String {
+    text::printable(&name.replace('_', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only_row(json: &str) -> FaultRow {
+        row(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn a_partition_tells_which_links_were_cut_in_which_direction() {
+        let told = only_row(
+            r#"{"id":4,"trigger":{"at_ms":5000},"duration_ms":7000,
+                "fault":{"kind":"partition","shape":"one-node"},
+                "resolved":{"at_ms":5003,"cut":[["n1","n3"],["n3","n1"],["n2","n3"]]},
+                "outcome":"installed","healed_at_ms":12004,"effect":{"bytes_held":18233}}"#,
+        );
+        assert_eq!(told.asked, "shape one-node");
+        assert_eq!(told.resolved, "n1 ↔ n3, n2 → n3");
+        assert_eq!(
+            (told.start.as_str(), told.end.as_str()),
+            ("5.003 s", "12.004 s")
+        );
+        assert_eq!(told.effect, "bytes held 18\u{202f}233");
+        assert!(told.had_effect);
+    }
+
+    #[test]
+    fn clocks_and_unknown_targets_are_readable() {
+        let told = only_row(
+            r#"{"id":1,"trigger":{"at_ms":1},"duration_ms":1,"fault":{"kind":"clock-skew"},
+                "resolved":{"at_ms":2,"clocks":[{"node":"n1","offset_ms":-300,"rate":1.2}],"leader_unknown":true},
+                "outcome":"installed"}"#,
+        );
+        assert_eq!(told.resolved, "n1 −300 ms ×1.2; leader unknown true");
+        assert_eq!(told.end, "not healed");
+        assert_eq!(told.effect, "nothing measured");
+    }
+
+    #[test]
+    fn a_fault_whose_moment_never_came_says_so() {
+        let told = only_row(
+            r#"{"id":9,"trigger":{"at_ms":61000},"duration_ms":1,"fault":{"kind":"kill","targets":["n1","n2"]}}"#,
+        );
+        assert_eq!(told.outcome, "never started");
+        assert_eq!(told.start, "planned 61.000 s");
+        assert_eq!(told.asked, "targets n1, n2");
+        assert_eq!(told.end, "–");
+    }
+}

@@ -1,0 +1,291 @@
+//! Owns the report of one run: which parts it has, in which order, and the files it is written to.
+//! Never fails because a part is missing or cannot be drawn: the page says so in its place.
+
+mod numbers;
+mod pictures;
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use results::store::{RunFolder, write_atomically};
+use results::verdict::{CheckerResult, PropertyResult, Validity, Verdict};
+use serde_json::Value;
+
+use crate::commands::{self, ReproduceCommand};
+use crate::error::{ReportError, Result};
+use crate::evidence::{self, EvidenceView};
+use crate::faults::{self, FaultRow};
+use crate::operations::Outcome;
+use crate::reading::{Damage, Run};
+use crate::text::{self, printable};
+use crate::{assets, content_policy, junit};
+
+use numbers::{ElectionRow, ErrorRow, FileLink, NodeRow, NumberRow};
+use pictures::{Picture, Toggle};
+
+#[derive(Template)]
+#[template(path = "run.html")]
+struct RunPage {
+    policy: String,
+    style: String,
+    script: &'static str,
+    ok_count: u64,
+    name: String,
+    verdict: VerdictView,
+    facts: Vec<(&'static str, String)>,
+    notices: Vec<String>,
+    damages: Vec<Damage>,
+    commands: Vec<ReproduceCommand>,
+    checkers: Vec<CheckerCard>,
+    faults: Vec<FaultRow>,
+    toggles: Vec<Toggle>,
+    pictures: Vec<Picture>,
+    numbers: Vec<NumberRow>,
+    errors: Vec<ErrorRow>,
+    nodes: Vec<NodeRow>,
+    elections: Vec<ElectionRow>,
+    phases: Vec<(&'static str, String)>,
+    environment: Vec<(&'static str, String)>,
+    files: Vec<FileLink>,
+}
+
+/// A verdict as colour, sign and word: none of them alone carries the meaning.
+#[derive(Debug, Clone)]
+pub(crate) struct VerdictView {
+    /// Class of the style sheet.
+    pub(crate) class: &'static str,
+    /// Sign before the word.
+    pub(crate) sign: &'static str,
+    /// The word.
+    pub(crate) word: &'static str,
+    /// Why, in plain words.
+    pub(crate) summary: String,
+}
+
+struct CheckerCard {
+    name: String,
+    verdict: VerdictView,
+    source: String,
+    properties: Vec<PropertyRow>,
+    evidence: Option<EvidenceView>,
+    open: bool,
+}
+
+struct PropertyRow {
+    id: String,
+    title: String,
+    verdict: VerdictView,
+    source: String,
+    checked: String,
+    evidence: Option<EvidenceView>,
+}
+
+/// Writes `index.html`, `junit.xml` and the plots (`latency.svg`, `rate.svg`, `epochs.svg`, and
+/// `clock-skew.svg` where clocks were measured) into the run folder.
+///
+/// Whatever is missing or damaged in the recording is named in the report.
+///
+/// # Errors
+/// When the folder does not exist or a file cannot be written.
+pub fn render_run(folder: &RunFolder) -> Result<()> {
+    if !folder.path().is_dir() {
+        return Err(ReportError::NoFolder(folder.path().to_path_buf()));
+    }
+    let run = Run::read(folder);
+    let pictures = pictures::draw(&run);
+    for picture in &pictures {
+        if !picture.svg.is_empty() {
+            let path = folder.path().join(picture.file);
+            write_atomically(&path, crate::plots::standalone(&picture.svg).as_bytes())?;
+        }
+    }
+    let junit = junit::render(&run)?;
+    write_atomically(&folder.path().join("junit.xml"), junit.as_bytes())?;
+    let page = page(run, pictures).render();
+    let page = page.map_err(ReportError::template("index.html"))?;
+    write_atomically(&folder.report_path(), page.as_bytes())?;
+    Ok(())
+}
+
+fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
+    let style = assets::run_style();
+    let manifest = run.manifest.as_ref();
+    RunPage {
+        policy: content_policy::policy(&style, assets::RUN_SCRIPT),
+        style,
+        script: assets::RUN_SCRIPT,
+        ok_count: run.operations.count(Outcome::Ok),
+        name: printable(&run.name),
+        verdict: verdict_of(&run),
+        facts: facts(&run),
+        notices: notices(&run),
+        commands: commands::reproduce(&printable(&run.name), manifest, run.faults.len()),
+        checkers: run.verdict.as_ref().map(checkers).unwrap_or_default(),
+        faults: faults::rows(&run.faults),
+        toggles: pictures::toggles(&run),
+        pictures,
+        numbers: numbers::rows(&run.operations),
+        errors: numbers::errors(&run.operations),
+        nodes: numbers::nodes(&run),
+        elections: numbers::elections(&run),
+        phases: numbers::phases(manifest),
+        environment: numbers::environment(manifest),
+        files: numbers::files(&run.files),
+        damages: run.damages,
+    }
+}
+
+fn verdict_of(run: &Run) -> VerdictView {
+    if let Some(verdict) = &run.verdict {
+        return verdict_view(Some(verdict.valid), &verdict.summary);
+    }
+    let damaged = run
+        .damages
+        .iter()
+        .any(|damage| damage.file == "verdict.json");
+    let ended = run.manifest.as_ref().is_some_and(|run| run.ended.is_some());
+    let why = match (damaged, ended) {
+        (true, _) => "verdict.json could not be read.",
+        (false, true) => "The run ended, but its recording was never judged.",
+        (false, false) => {
+            "The run was interrupted before its recording was judged, or still goes on."
+        }
+    };
+    verdict_view(None, why)
+}
+
+/// The view of a validity; `None` stands for a run without verdict.
+pub(crate) fn verdict_view(valid: Option<Validity>, summary: &str) -> VerdictView {
+    let (class, sign) = match valid {
+        Some(Validity::Valid) => ("valid", "✓"),
+        Some(Validity::Invalid) => ("invalid", "✗"),
+        Some(Validity::Unknown) => ("unknown", "?"),
+        None => ("none", "–"),
+    };
+    VerdictView {
+        class,
+        sign,
+        word: valid.map_or("no verdict", Validity::word),
+        summary: printable(summary),
+    }
+}
+
+fn facts(run: &Run) -> Vec<(&'static str, String)> {
+    let Some(manifest) = &run.manifest else {
+        return Vec::new();
+    };
+    let options = &manifest.options;
+    let nemesis = if options.nemesis.is_empty() {
+        "none".to_owned()
+    } else {
+        options.nemesis.join(", ")
+    };
+    let rate = match options.rate_per_second {
+        0 => "as fast as it goes".to_owned(),
+        rate => format!("{} per second", text::count(rate)),
+    };
+    let mut facts = vec![
+        ("workload", options.workload.clone()),
+        ("nemesis", nemesis),
+        ("nodes", options.nodes.to_string()),
+        ("clients", options.concurrency.to_string()),
+        ("rate", rate),
+        ("time", text::duration_ms(options.time_ms)),
+        ("seed", manifest.seed.to_string()),
+        ("world", manifest.world.clone()),
+        (
+            "started",
+            manifest.started.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        ),
+    ];
+    if let Some(bug) = &options.bug {
+        facts.push(("seeded bug", bug.clone()));
+    }
+    if let Some(original) = &manifest.replay_of {
+        facts.push(("replay of", original.clone()));
+    }
+    for (_, value) in &mut facts {
+        *value = printable(value);
+    }
+    facts
+}
+
+fn notices(run: &Run) -> Vec<String> {
+    let mut notices = Vec::new();
+    if let Some(manifest) = &run.manifest {
+        if manifest.phases.interrupted {
+            notices.push("The user stopped this run early.".to_owned());
+        }
+        if manifest.ended.is_none() {
+            notices.push(
+                "The run has no recorded end: it was cut short, or it is still going on."
+                    .to_owned(),
+            );
+        }
+    }
+    let total = run.operations.list.len();
+    let ok_count = run.operations.count(Outcome::Ok);
+    if total == 0 {
+        notices.push("No client operation was recorded.".to_owned());
+    } else if ok_count == 0 {
+        notices.push(format!(
+            "Not one of {} operations succeeded, so this run says next to nothing about the cluster.",
+            text::count(total as u64)
+        ));
+    }
+    let open_count = run.operations.open_count();
+    if open_count > 0 {
+        notices.push(format!(
+            "{} operations have no recorded completion; they count as info (outcome unknown) and \
+             are not in the plots of latency and rate.",
+            text::count(open_count)
+        ));
+    }
+    if run.operations.unmatched_count > 0 {
+        notices.push(format!(
+            "{} completions in history.jsonl have no invocation and were left out of the numbers.",
+            text::count(run.operations.unmatched_count)
+        ));
+    }
+    if run.nodes.is_empty() {
+        notices.push("No node left a trace, so there is nothing to show of the nodes.".to_owned());
+    }
+    notices
+}
+
+/// The checkers, the worst verdict first.
+fn checkers(verdict: &Verdict) -> Vec<CheckerCard> {
+    let mut results: Vec<_> = verdict.checkers.iter().collect();
+    results.sort_by_key(|(_, result)| std::cmp::Reverse(result.valid));
+    results
+        .into_iter()
+        .map(|(name, result)| card(name, result))
+        .collect()
+}
+
+fn card(name: &str, result: &CheckerResult) -> CheckerCard {
+    CheckerCard {
+        name: printable(name),
+        verdict: verdict_view(Some(result.valid), &result.summary),
+        source: printable(&result.source),
+        properties: properties(&result.properties),
+        evidence: view_of(&result.evidence),
+        open: result.valid == Validity::Invalid,
+    }
+}
+
+fn properties(properties: &BTreeMap<String, PropertyResult>) -> Vec<PropertyRow> {
+    let rows = properties.iter().map(|(id, property)| PropertyRow {
+        id: printable(id),
+        title: printable(&property.title),
+        verdict: verdict_view(Some(property.valid), &property.summary),
+        source: printable(&property.source),
+        checked: text::count(property.checked),
+        evidence: view_of(&property.evidence),
+    });
+    rows.collect()
+}
+
+fn view_of(evidence: &Value) -> Option<EvidenceView> {
+    evidence::view(evidence)
+}
