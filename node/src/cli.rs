@@ -131,7 +131,8 @@ struct HarnessArguments {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "trace",
         value_parser = clap::value_parser!(u32).range(1..))]
     incarnation: u32,
-    /// Inherited Unix socket to take commands from; the process ends when it is closed.
+    /// Inherited Unix socket to take commands from, 0 for standard input; the process ends when it
+    /// is closed.
     #[arg(long, value_name = "DESCRIPTOR")]
     control_fd: Option<i32>,
     /// Die at once when the process that started this one dies (Linux).

@@ -33,30 +33,38 @@ impl Control {
     }
 }
 
-/// Hands the socket over as standard input and lets a shell move it to another descriptor, so that
-/// no other child of this process can inherit it.
+/// Hands the socket over as standard input, so that no other child of this process can inherit it.
 fn controlled(directory: &Path) -> (Node, Control) {
-    let (stream, theirs) = UnixStream::pair().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+    command.args(["start", "--control-fd=0"]);
+    start(command, directory)
+}
+
+/// Lets a shell move the socket to another descriptor on the way.
+fn controlled_through(descriptor: u8, directory: &Path) -> (Node, Control) {
     let mut command = Command::new("sh");
+    let script = format!("exec \"$@\" {descriptor}<&0 </dev/null");
     command.args([
         "-c",
-        "exec \"$@\" 9<&0 </dev/null",
+        &script,
         "sh",
         env!("CARGO_BIN_EXE_kraft-node"),
+        "start",
     ]);
+    command.arg(format!("--control-fd={descriptor}"));
+    start(command, directory)
+}
+
+fn start(mut command: Command, directory: &Path) -> (Node, Control) {
+    let (stream, theirs) = UnixStream::pair().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     command
-        .arg("start")
         .args(QUICK)
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"]);
+    command
+        .arg(directory.join("data"))
         .stdin(Stdio::from(OwnedFd::from(theirs)));
-    command.args(["--id=1", "--listen=127.0.0.1:0", "--control-fd=9", "--data"]);
-    let node = Node::start(
-        {
-            command.arg(directory.join("data"));
-            command
-        },
-        directory,
-    );
+    let node = Node::start(command, directory);
     let lines = BufReader::new(stream.try_clone().unwrap());
     (node, Control { stream, lines })
 }
@@ -152,7 +160,7 @@ async fn what_is_not_understood_is_answered() {
 #[tokio::test]
 async fn shutdown_is_answered_and_orderly() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut node, mut control) = controlled(directory.path());
+    let (mut node, mut control) = controlled_through(9, directory.path());
     leader_status(&mut control).await;
     assert_eq!(
         control.ask(r#"{"id":3,"command":"shutdown"}"#),

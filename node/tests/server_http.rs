@@ -315,7 +315,12 @@ async fn what_keeps_a_node_from_starting_is_one_clear_line() {
     refuse(
         with("--id=2", free, &fresh).arg("--control-fd=0"),
         254,
-        "standard stream",
+        "0 is not a socket",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--control-fd=2"),
+        254,
+        "stream for output",
     );
     refuse(
         with("--id=2", free, &fresh).arg("--trace=/dev/null/x"),
