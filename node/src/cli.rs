@@ -52,7 +52,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a node and run it until SIGTERM or SIGINT.
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, args_override_self = true)]
     Start(Box<StartArguments>),
 }
 
@@ -131,7 +131,8 @@ struct HarnessArguments {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "trace",
         value_parser = clap::value_parser!(u32).range(1..))]
     incarnation: u32,
-    /// Inherited Unix socket to take commands from; the process ends when it is closed.
+    /// Inherited Unix socket to take commands from, 0 for standard input; the process ends when it
+    /// is closed.
     #[arg(long, value_name = "DESCRIPTOR")]
     control_fd: Option<i32>,
     /// Die at once when the process that started this one dies (Linux).
@@ -333,7 +334,12 @@ fn report_to_people(node: NodeId) {
         .with_max_level(tracing::Level::INFO)
         .try_init();
     std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload_as_str().unwrap_or("an unknown failure");
+        let payload = panic.payload();
+        let message = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("an unknown failure");
         let location = panic
             .location()
             .map_or_else(String::new, |at| format!(" (at {at})"));
@@ -485,6 +491,18 @@ mod tests {
             let message = rejected(more);
             assert!(message.contains(named), "{more:?}: {message}");
         }
+    }
+
+    #[test]
+    fn a_repeated_option_counts_as_given_last_and_peers_add_up() {
+        let start = parse(&[
+            "--seed=1",
+            "--peer=2=http://a:2",
+            "--seed=2",
+            "--peer=3=http://a:3",
+        ]);
+        let start = start.unwrap();
+        assert_eq!((start.seed, start.peers.len()), (Some(2), 2));
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub(crate) fn inherit(descriptor: RawFd) -> Result<UnixStream, String> {
         Ok(_) => {}
     }
     // SAFETY: the descriptor was just found open, and nothing in this process owns it: the command
-    // line hands it over, before the process has opened anything of its own.
+    // line hands it over, before the process has opened anything of its own. Standard input is
+    // nobody's either, as the process never reads it.
     #[allow(unsafe_code)]
     let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
     if !matches!(getsockopt(&owned, sockopt::SockType), Ok(SockType::Stream)) {

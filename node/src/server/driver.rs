@@ -378,7 +378,90 @@ fn wall_clock_ms() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use tokio::runtime::Handle;
+
     use super::*;
+    use crate::client::{ClientReply, UnknownCode};
+    use crate::ids::Offset;
+    use crate::server::TraceOptions;
+    use crate::server::pending::Tickets;
+
+    fn outbox(trace: &Path) -> ProcessOutbox {
+        let options = TraceOptions {
+            path: trace.into(),
+            origin_ns: 0,
+            incarnation: 1,
+        };
+        let (mailbox, _inbox) = Mailbox::new();
+        let timeout = Duration::from_secs(1);
+        let peers = Peers::new(Handle::current(), mailbox, &BTreeMap::new(), timeout).unwrap();
+        let tickets = Arc::new(Tickets::default());
+        ProcessOutbox::new(
+            NodeId(1),
+            Some(TraceWriter::open(&options, NodeId(1)).unwrap()),
+            peers,
+            Pending::new(Arc::clone(&tickets)),
+            Pending::new(tickets),
+        )
+    }
+
+    fn flush() -> Traced {
+        Traced {
+            epoch: Epoch(1),
+            event: TraceEvent::Flush { log_end: Offset(1) },
+        }
+    }
+
+    fn reply() -> ClientReply {
+        ClientReply::Unknown {
+            code: UnknownCode::Stopping,
+            epoch: Epoch(1),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_trace_line_is_in_the_file_before_what_follows_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.jsonl");
+        let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+        let mut outbox = outbox(&path);
+        let mut waiting = outbox.clients.wait();
+        outbox.trace(flush());
+        outbox.trace(flush());
+        let ticket = waiting.ticket();
+        outbox.depart(Departure::ClientReply {
+            ticket,
+            reply: reply(),
+        });
+        assert_eq!(waiting.answer().await, Some(reply()));
+        assert_eq!(lines(), 2);
+        outbox.trace(flush());
+        outbox.finish().unwrap();
+        assert_eq!(lines(), 3, "nothing stays behind after a call");
+    }
+
+    #[tokio::test]
+    async fn nothing_leaves_once_the_trace_cannot_be_written() {
+        let mut outbox = outbox(Path::new("/dev/full"));
+        let waiting = outbox.clients.wait();
+        let ticket = waiting.ticket();
+        outbox.trace(flush());
+        outbox.depart(Departure::ClientReply {
+            ticket,
+            reply: reply(),
+        });
+        assert_eq!(outbox.clients.len(), 1, "the reply stayed");
+        let error = outbox.finish().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot write the trace file /dev/full"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn a_view_keeps_leader_and_epoch_together() {

@@ -82,52 +82,64 @@ struct CompareAndSetBody {
     new: Value,
 }
 
+/// A request that is at fault, before the loop has seen it.
+#[derive(Debug)]
+struct Fault {
+    status: StatusCode,
+    message: String,
+}
+
 async fn read(State(front): State<Arc<Front>>, key: Key) -> Response {
-    let request = front.key(key).map(|key| ClientRequest::Read { key });
+    let request = key_of(key).map(|key| ClientRequest::Read { key });
     front.operate(request).await
 }
 
 async fn write(State(front): State<Arc<Front>>, key: Key, body: Body) -> Response {
-    let request = front.key(key).and_then(|key| {
-        let WriteBody { value } = front.body(body)?;
+    let request = key_of(key).and_then(|key| {
+        let WriteBody { value } = json_of(body)?;
         Ok(ClientRequest::Write { key, value })
     });
     front.operate(request).await
 }
 
 async fn compare_and_set(State(front): State<Arc<Front>>, key: Key, body: Body) -> Response {
-    let request = front.key(key).and_then(|key| {
-        let CompareAndSetBody { expected, new } = front.body(body)?;
+    let request = key_of(key).and_then(|key| {
+        let CompareAndSetBody { expected, new } = json_of(body)?;
         Ok(ClientRequest::CompareAndSet { key, expected, new })
     });
     front.operate(request).await
 }
 
+fn key_of(key: Key) -> Result<String, Fault> {
+    match key {
+        Ok(Path(key)) => Ok(key),
+        Err(rejection) => Err(Fault {
+            status: rejection.status(),
+            message: rejection.body_text(),
+        }),
+    }
+}
+
+fn bytes_of(body: Body) -> Result<Bytes, Fault> {
+    body.map_err(|rejection| {
+        let status = rejection.status();
+        let message = if status == StatusCode::PAYLOAD_TOO_LARGE {
+            format!("the request body is longer than {MAX_BODY_BYTES} bytes")
+        } else {
+            rejection.body_text()
+        };
+        Fault { status, message }
+    })
+}
+
+fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
+    serde_json::from_slice(&bytes_of(body)?).map_err(|error| Fault {
+        status: StatusCode::BAD_REQUEST,
+        message: format!("the request body is not understood: {error}"),
+    })
+}
+
 impl Front {
-    fn key(&self, key: Key) -> Result<String, Response> {
-        key.map(|Path(key)| key)
-            .map_err(|rejection| self.invalid(rejection.status(), rejection.body_text()))
-    }
-
-    fn bytes(&self, body: Body) -> Result<Bytes, Response> {
-        body.map_err(|rejection| {
-            let message = match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    format!("the request body is longer than {MAX_BODY_BYTES} bytes")
-                }
-                _ => rejection.body_text(),
-            };
-            self.invalid(rejection.status(), message)
-        })
-    }
-
-    fn body<T: DeserializeOwned>(&self, body: Body) -> Result<T, Response> {
-        serde_json::from_slice(&self.bytes(body)?).map_err(|error| {
-            let message = format!("the request body is not understood: {error}");
-            self.invalid(StatusCode::BAD_REQUEST, message)
-        })
-    }
-
     fn invalid(&self, status: StatusCode, message: impl Into<String>) -> Response {
         self.replies.invalid(status, message, self.view.look())
     }
@@ -136,10 +148,10 @@ impl Front {
         self.replies.unavailable(self.view.look())
     }
 
-    async fn operate(&self, request: Result<ClientRequest, Response>) -> Response {
+    async fn operate(&self, request: Result<ClientRequest, Fault>) -> Response {
         let request = match request {
             Ok(request) => request,
-            Err(refusal) => return refusal,
+            Err(Fault { status, message }) => return self.invalid(status, message),
         };
         let mut waiting = self.clients.wait();
         let arrival = Arrival::Client {
@@ -160,9 +172,9 @@ impl Front {
 }
 
 async fn answer_peer(State(front): State<Arc<Front>>, kind: RequestKind, body: Body) -> Response {
-    let bytes = match front.bytes(body) {
+    let bytes = match bytes_of(body) {
         Ok(bytes) => bytes,
-        Err(refusal) => return refusal,
+        Err(Fault { status, message }) => return front.invalid(status, message),
     };
     let request = match wire::decode_request(kind, &bytes) {
         Ok(request) => request,
@@ -231,4 +243,146 @@ async fn unknown_path(State(front): State<Arc<Front>>, uri: Uri) -> Response {
 async fn wrong_method(State(front): State<Arc<Front>>, method: Method, uri: Uri) -> Response {
     let message = format!("{} does not take {method}", uri.path());
     front.invalid(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::server::pending::Tickets;
+
+    /// A front without a loop behind it: the test plays the loop.
+    async fn front(client_deadline_ms: u64) -> (Arc<Front>, Receiver<Message>, SocketAddr) {
+        let (mailbox, inbox) = Mailbox::new();
+        let tickets = Arc::new(Tickets::default());
+        let front = Arc::new(Front {
+            cluster_id: "test".into(),
+            mailbox,
+            clients: Pending::new(Arc::clone(&tickets)),
+            askers: Pending::new(tickets),
+            view: View::default(),
+            replies: Replies {
+                node: NodeId(1),
+                urls: BTreeMap::new(),
+            },
+            client_deadline: Duration::from_millis(client_deadline_ms),
+            request_timeout: Duration::from_secs(60),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = router(Arc::clone(&front));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (front, inbox, address)
+    }
+
+    async fn read(address: SocketAddr) -> (u16, Value) {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let response = client
+            .get(format!("http://{address}/registers/a"))
+            .send()
+            .await
+            .unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    async fn until(what: &str, check: impl Fn() -> bool) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while !check() {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "waited in vain: {what}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_goes_away_takes_its_ticket_with_it() {
+        let (front, inbox, address) = front(60_000).await;
+        let fetch = json!({
+            "cluster_id": "test", "replica_id": 2, "current_leader_epoch": 1, "fetch_offset": 0,
+            "last_fetched_epoch": 0, "high_watermark": null, "max_wait_ms": 60_000,
+            "max_bytes": 1000, "read_round": 0,
+        })
+        .to_string();
+        let heads = [
+            format!(
+                "POST /raft/fetch HTTP/1.1\r\ncontent-length: {}\r\n",
+                fetch.len()
+            ),
+            "GET /registers/a HTTP/1.1\r\n".to_string(),
+        ];
+        let bodies = [fetch, String::new()];
+        let mut streams = Vec::new();
+        for (head, body) in heads.iter().zip(bodies) {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "{head}host: x\r\n\r\n{body}").unwrap();
+            streams.push(stream);
+        }
+        until("both wait", || {
+            front.askers.len() == 1 && front.clients.len() == 1
+        })
+        .await;
+        drop(streams);
+        until("both are gone", || {
+            front.askers.len() == 0 && front.clients.len() == 0
+        })
+        .await;
+        // Their answers come too late and harm nobody.
+        for _ in 0..2 {
+            match inbox.recv().unwrap() {
+                Message::Arrival(Arrival::Client { ticket, .. }) => {
+                    let (code, epoch) =
+                        (crate::client::UnknownCode::Stopping, crate::ids::Epoch(1));
+                    front
+                        .clients
+                        .answer(ticket, ClientReply::Unknown { code, epoch });
+                }
+                Message::Arrival(Arrival::PeerRequest { request, .. }) => {
+                    assert!(matches!(request, message::Request::Fetch(_)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_takes_too_long_is_unknown_and_forgotten() {
+        let (front, _inbox, address) = front(30).await;
+        let (status, body) = read(address).await;
+        assert_eq!(
+            (status, &body["error"]["code"]),
+            (504, &json!("REQUEST_TIMED_OUT"))
+        );
+        assert_eq!(body["error"]["outcome"], "unknown");
+        assert_eq!(front.clients.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_ends_is_unknown_and_one_that_has_ended_refuses() {
+        let (front, inbox, address) = front(60_000).await;
+        let asked = tokio::spawn(read(address));
+        until("it waits", || front.clients.len() == 1).await;
+        drop(inbox);
+        front.clients.abandon();
+        let (status, body) = asked.await.unwrap();
+        assert_eq!((status, &body["error"]["code"]), (504, &json!("STOPPING")));
+        assert_eq!(body["error"]["outcome"], "unknown");
+        let (status, body) = read(address).await;
+        assert_eq!(
+            (status, &body["error"]["code"]),
+            (503, &json!("BROKER_NOT_AVAILABLE"))
+        );
+        assert_eq!(body["error"]["outcome"], "refused");
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        for path in ["health", "quorum"] {
+            let request = client.get(format!("http://{address}/{path}"));
+            assert_eq!(request.send().await.unwrap().status(), 503, "{path}");
+        }
+    }
 }

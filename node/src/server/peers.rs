@@ -180,3 +180,150 @@ fn client() -> Result<reqwest::Client, reqwest::Error> {
         .redirect(reqwest::redirect::Policy::none())
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::ids::Epoch;
+    use crate::message::{EndQuorumEpochRequest, ErrorCode, QuorumEpochResponse};
+
+    fn request() -> Request {
+        Request::EndQuorumEpoch(EndQuorumEpochRequest {
+            cluster_id: "test".into(),
+            leader_id: NodeId(1),
+            leader_epoch: Epoch(3),
+            preferred_successors: Vec::new(),
+        })
+    }
+
+    fn response() -> Response {
+        Response::EndQuorumEpoch(QuorumEpochResponse {
+            error: ErrorCode::None,
+            leader_id: None,
+            leader_epoch: Epoch(3),
+        })
+    }
+
+    async fn listen() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (listener, url)
+    }
+
+    fn peers(urls: &[&str], timeout: Duration) -> (Peers, Receiver<Message>) {
+        let (mailbox, inbox) = Mailbox::new();
+        let urls = (2..)
+            .map(NodeId)
+            .zip(urls.iter().map(ToString::to_string))
+            .collect();
+        (
+            Peers::new(Handle::current(), mailbox, &urls, timeout).unwrap(),
+            inbox,
+        )
+    }
+
+    async fn next(inbox: &Receiver<Message>) -> (NodeId, Correlation, PeerAnswer) {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            match inbox.try_recv() {
+                Ok(Message::Arrival(Arrival::PeerAnswer {
+                    peer,
+                    correlation,
+                    answer,
+                })) => {
+                    return (peer, correlation, answer);
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => assert!(tokio::time::Instant::now() < deadline, "no outcome"),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn serve_one(stream: &mut TcpStream, status: &str, body: &[u8]) {
+        let mut seen = Vec::new();
+        let last = wire::encode_request(&request());
+        while !seen.ends_with(&last) {
+            let mut bytes = [0; 1024];
+            let read_bytes = stream.read(&mut bytes).await.unwrap();
+            assert!(read_bytes > 0, "the request ends early");
+            seen.extend_from_slice(&bytes[..read_bytes]);
+        }
+        assert!(seen.starts_with(b"POST /raft/end-quorum-epoch HTTP/1.1\r\n"));
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_silent_peer_delays_nobody_else_and_fails_in_the_end() {
+        let (_silent, silent_url) = listen().await;
+        let (lively, lively_url) = listen().await;
+        let (peers, inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
+        let begun = tokio::time::Instant::now();
+        peers.send(NodeId(2), Correlation(1), request());
+        peers.send(NodeId(3), Correlation(2), request());
+        let (mut stream, _) = lively.accept().await.unwrap();
+        let (_, body) = wire::encode_response(&response());
+        serve_one(&mut stream, "200 OK", &body).await;
+        let answer = PeerAnswer::Response(response());
+        assert_eq!(next(&inbox).await, (NodeId(3), Correlation(2), answer));
+        assert_eq!(
+            next(&inbox).await,
+            (NodeId(2), Correlation(1), PeerAnswer::Failed)
+        );
+        assert!(begun.elapsed() >= Duration::from_millis(300));
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_not_there_or_not_known_fails() {
+        let (listener, url) = listen().await;
+        drop(listener);
+        let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
+        peers.send(NodeId(2), Correlation(1), request());
+        assert_eq!(
+            next(&inbox).await,
+            (NodeId(2), Correlation(1), PeerAnswer::Failed)
+        );
+        peers.send(NodeId(9), Correlation(2), request());
+        assert_eq!(
+            next(&inbox).await,
+            (NodeId(9), Correlation(2), PeerAnswer::Failed)
+        );
+    }
+
+    #[tokio::test]
+    async fn connections_are_kept_until_something_fails() {
+        let (listener, url) = listen().await;
+        let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
+        let (_, body) = wire::encode_response(&response());
+        peers.send(NodeId(2), Correlation(1), request());
+        let (mut first, _) = listener.accept().await.unwrap();
+        serve_one(&mut first, "200 OK", &body).await;
+        assert!(matches!(next(&inbox).await.2, PeerAnswer::Response(_)));
+        for (correlation, status, body) in [
+            (2, "200 OK", &b"{\"error\":"[..]),
+            (4, "503 Service Unavailable", b"{}"),
+        ] {
+            // The same connection again, and nonsense on it.
+            peers.send(NodeId(2), Correlation(correlation), request());
+            serve_one(&mut first, status, body).await;
+            assert_eq!(next(&inbox).await.2, PeerAnswer::Failed, "{status}");
+            peers.send(NodeId(2), Correlation(correlation + 1), request());
+            (first, _) = listener.accept().await.unwrap();
+            let (_, sound) = wire::encode_response(&response());
+            serve_one(&mut first, "200 OK", &sound).await;
+            let outcome = next(&inbox).await;
+            assert_eq!(outcome.1, Correlation(correlation + 1));
+            assert!(matches!(outcome.2, PeerAnswer::Response(_)), "{outcome:?}");
+        }
+    }
+}

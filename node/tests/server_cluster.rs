@@ -1,0 +1,323 @@
+//! Owns the tests of three node processes together: election, replication, loss of the leader.
+//! Never looks inside the processes.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod server_support;
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use server_support::{Node, PATIENCE, ask, client, eventually, free_ports, start_command};
+
+struct Cluster {
+    directory: tempfile::TempDir,
+    ports: Vec<u16>,
+    options: Vec<String>,
+    /// By id minus one; `None` while a node is down.
+    nodes: Vec<Option<Node>>,
+    client: reqwest::Client,
+}
+
+impl Cluster {
+    fn start(options: &[&str]) -> Self {
+        // Someone else may take a port between the choice and the start.
+        for _ in 0..10 {
+            let mut cluster = Self {
+                directory: tempfile::tempdir().unwrap(),
+                ports: free_ports(3),
+                options: options.iter().map(ToString::to_string).collect(),
+                nodes: vec![None, None, None],
+                client: client(),
+            };
+            match (0..3).try_for_each(|at| cluster.try_start(at)) {
+                Ok(()) => return cluster,
+                Err((_, said)) => assert!(said.contains("cannot listen"), "{said}"),
+            }
+        }
+        panic!("no free ports");
+    }
+
+    fn directory(&self, at: usize) -> std::path::PathBuf {
+        self.directory.path().join(format!("n{}", at + 1))
+    }
+
+    fn try_start(&mut self, at: usize) -> Result<(), (i32, String)> {
+        let directory = self.directory(at);
+        let mut command = start_command();
+        command.arg(format!("--id={}", at + 1));
+        command.arg(format!("--listen=127.0.0.1:{}", self.ports[at]));
+        for (peer, port) in self
+            .ports
+            .iter()
+            .enumerate()
+            .filter(|(peer, _)| *peer != at)
+        {
+            command.arg(format!("--peer={}=http://127.0.0.1:{port}", peer + 1));
+        }
+        command
+            .args(&self.options)
+            .arg("--data")
+            .arg(directory.join("data"));
+        self.nodes[at] = Some(Node::try_start(command, &directory)?);
+        Ok(())
+    }
+
+    fn restart(&mut self, at: usize) {
+        self.try_start(at).expect("its port is still free");
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.nodes[at].take().expect("it runs").kill();
+    }
+
+    fn url(&self, at: usize, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.ports[at])
+    }
+
+    async fn quorum(&self, at: usize) -> Option<Value> {
+        let (status, body) = ask(self.client.get(self.url(at, "/quorum"))).await.ok()?;
+        (status == 200).then_some(body)
+    }
+
+    /// Waits for a leader that can serve, and gives its place.
+    async fn leader(&self) -> usize {
+        eventually("a leader", async || {
+            let mut found = None;
+            for at in 0..3 {
+                if self.nodes[at].is_none() {
+                    continue;
+                }
+                let quorum = self.quorum(at).await?;
+                if quorum["role"] == "leader" && !quorum["high_watermark"].is_null() {
+                    found = found.max(Some((quorum["epoch"].as_i64()?, at)));
+                }
+            }
+            found.map(|(_, at)| at)
+        })
+        .await
+    }
+
+    async fn write(&self, at: usize, key: &str, value: Value) -> Option<(u16, Value)> {
+        let url = self.url(at, &format!("/registers/{key}"));
+        ask(self.client.put(url).json(&json!({"value": value})))
+            .await
+            .ok()
+    }
+
+    /// Writes through whoever leads, until it is acknowledged.
+    async fn write_anywhere(&self, key: &str, value: Value) {
+        eventually("a write", async || {
+            let leader = self.leader().await;
+            let (status, _) = self.write(leader, key, value.clone()).await?;
+            (status == 200).then_some(())
+        })
+        .await;
+    }
+
+    async fn read_anywhere(&self, key: &str) -> Value {
+        eventually("a read", async || {
+            let leader = self.leader().await;
+            let url = self.url(leader, &format!("/registers/{key}"));
+            let (status, body) = ask(self.client.get(url)).await.ok()?;
+            (status == 200).then(|| body["value"].clone())
+        })
+        .await
+    }
+
+    /// Waits until all three have the same log and know that all of it is committed.
+    async fn agree(&self) {
+        eventually("three equal logs", async || {
+            let leader = self.quorum(self.leader().await).await?;
+            for at in 0..3 {
+                let quorum = self.quorum(at).await?;
+                let equal = quorum["log_end"] == leader["log_end"]
+                    && quorum["high_watermark"] == leader["log_end"]
+                    && quorum["leader"] == leader["id"];
+                if !equal {
+                    return None;
+                }
+            }
+            Some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn three_nodes_survive_the_loss_of_every_leader() {
+    let mut cluster = Cluster::start(&[]);
+    let mut written = Vec::new();
+    for round in 0..3 {
+        for number in 0..10 {
+            let key = format!("{round}-{number}");
+            cluster.write_anywhere(&key, json!(number)).await;
+            written.push((key, json!(number)));
+        }
+        let leader = cluster.leader().await;
+        let epoch = cluster.quorum(leader).await.unwrap()["epoch"].as_i64();
+        cluster.kill(leader);
+        let successor = cluster.leader().await;
+        assert_ne!(successor, leader);
+        assert!(cluster.quorum(successor).await.unwrap()["epoch"].as_i64() > epoch);
+        for (key, value) in &written {
+            assert_eq!(
+                cluster.read_anywhere(key).await,
+                *value,
+                "round {round}, key {key}"
+            );
+        }
+        cluster.write_anywhere("meanwhile", json!(round)).await;
+        cluster.restart(leader);
+        cluster.agree().await;
+    }
+    for (key, value) in &written {
+        assert_eq!(
+            cluster.read_anywhere(key).await,
+            *value,
+            "at the end, key {key}"
+        );
+    }
+    assert_eq!(cluster.read_anywhere("meanwhile").await, json!(2));
+}
+
+#[tokio::test]
+async fn followers_name_the_leader() {
+    let cluster = Cluster::start(&[]);
+    let leader = cluster.leader().await;
+    let follower = (leader + 1) % 3;
+    let body = eventually("a follower that knows", async || {
+        let (status, body) = cluster.write(follower, "a", json!(1)).await?;
+        assert_eq!(status, 421, "{body}");
+        (!body["leader"].is_null()).then_some(body)
+    })
+    .await;
+    assert_eq!(
+        body["leader"],
+        json!({"id": leader + 1, "url": cluster.url(leader, "")})
+    );
+    assert_eq!(body["error"]["code"], "NOT_LEADER_OR_FOLLOWER");
+}
+
+#[tokio::test]
+async fn a_leader_that_stops_in_an_orderly_way_hands_over() {
+    let mut cluster = Cluster::start(&["--fetch-timeout-ms=10000", "--client-deadline-ms=10000"]);
+    cluster.write_anywhere("a", json!(1)).await;
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    let mut node = cluster.nodes[leader].take().unwrap();
+    let begun = Instant::now();
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
+    cluster.leader().await;
+    // Had the followers not been told, they would have waited for their fetch timeout.
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(cluster.read_anywhere("a").await, json!(1));
+}
+
+/// Everything that a leader without followers tells clients, in the order it happens.
+#[tokio::test]
+async fn a_leader_without_followers_is_honest() {
+    let mut cluster = Cluster::start(&["--client-deadline-ms=150"]);
+    cluster.write_anywhere("a", json!(1)).await;
+    let leader = cluster.leader().await;
+    for at in (0..3).filter(|at| *at != leader) {
+        cluster.kill(at);
+    }
+    // As long as it leads, the deadline of the node itself decides; afterwards it refuses.
+    let deadline = Instant::now() + PATIENCE;
+    let mut codes = Vec::new();
+    while codes.last() != Some(&json!("NOT_LEADER_OR_FOLLOWER")) {
+        assert!(Instant::now() < deadline, "{codes:?}");
+        let (status, body) = cluster.write(leader, "a", json!(2)).await.unwrap();
+        let error = &body["error"];
+        match error["code"].as_str().unwrap() {
+            "REQUEST_TIMED_OUT" | "LEADERSHIP_LOST" => {
+                assert_eq!(
+                    (status, &error["outcome"]),
+                    (504, &json!("unknown")),
+                    "{body}"
+                );
+            }
+            "NOT_LEADER_OR_FOLLOWER" => {
+                assert_eq!(
+                    (status, &error["outcome"]),
+                    (421, &json!("refused")),
+                    "{body}"
+                );
+            }
+            other => panic!("{other}: {body}"),
+        }
+        codes.push(error["code"].clone());
+    }
+    assert!(codes.contains(&json!("REQUEST_TIMED_OUT")), "{codes:?}");
+}
+
+#[tokio::test]
+async fn what_a_deposed_leader_had_in_its_log_is_unknown() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.write_anywhere("a", json!(1)).await;
+    let leader = cluster.leader().await;
+    for at in (0..3).filter(|at| *at != leader) {
+        cluster.kill(at);
+    }
+    let (status, body) = cluster.write(leader, "a", json!(2)).await.unwrap();
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (504, &json!("LEADERSHIP_LOST")),
+        "{body}"
+    );
+    assert_eq!(body["error"]["outcome"], "unknown");
+    assert!(body["epoch"].is_i64());
+}
+
+#[tokio::test]
+async fn a_resigning_leader_refuses_with_broker_not_available() {
+    // Two dead voters cannot be told, so the resignation takes its full second.
+    let mut cluster = Cluster::start(&["--fetch-timeout-ms=10000"]);
+    cluster.write_anywhere("a", json!(1)).await;
+    let leader = cluster.leader().await;
+    for at in (0..3).filter(|at| *at != leader) {
+        cluster.kill(at);
+    }
+    let mut node = cluster.nodes[leader].take().unwrap();
+    let url = node.url("/registers/a");
+    node.signal(Signal::SIGTERM);
+    let body = eventually("a refusal", async || {
+        let request = cluster.client.put(&url).json(&json!({"value": 2}));
+        let short = request.timeout(Duration::from_millis(100));
+        let (status, body) = ask(short).await.ok()?;
+        (status == 503).then_some(body)
+    })
+    .await;
+    assert_eq!(body["error"]["code"], "BROKER_NOT_AVAILABLE");
+    assert_eq!(body["error"]["outcome"], "refused");
+    assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
+}
+
+/// For people who want to know how long a write takes: `--ignored --nocapture`.
+#[tokio::test]
+#[ignore = "a measurement, not a test"]
+async fn measure_sequential_writes() {
+    let cluster = Cluster::start(&[]);
+    let leader = cluster.leader().await;
+    let mut latencies = Vec::new();
+    for number in 0..2000 {
+        let begun = Instant::now();
+        let (status, body) = cluster.write(leader, "a", json!(number)).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+        latencies.push(begun.elapsed());
+    }
+    latencies.sort();
+    let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
+    println!(
+        "writes: p50 {:?}, p90 {:?}, p99 {:?}",
+        at(0.5),
+        at(0.9),
+        at(0.99)
+    );
+}

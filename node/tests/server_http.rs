@@ -1,0 +1,410 @@
+//! Owns the tests of a single node process: its HTTP interface, its start and its end.
+//! Never looks inside the process.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod server_support;
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use server_support::{Node, ask, client, eventually, single, start_command};
+
+#[tokio::test]
+async fn registers_can_be_written_read_and_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let register = node.url("/registers/a%2Fb%20%C3%A9");
+    let swap = node.url("/registers/a%2Fb%20%C3%A9/compare-and-set");
+
+    let (status, body) = ask(client.get(&register)).await.unwrap();
+    assert_eq!((status, &body["value"]), (200, &Value::Null));
+    let (status, written) = ask(client
+        .put(&register)
+        .json(&json!({"value": {"x": [1, 0.1]}})))
+    .await
+    .unwrap();
+    assert_eq!(status, 200, "{written}");
+    let (status, read) = ask(client.get(&register)).await.unwrap();
+    assert_eq!((status, &read["value"]), (200, &json!({"x": [1, 0.1]})));
+    assert_eq!(read["epoch"], written["epoch"]);
+    assert!(
+        read["offset"].as_i64() > written["offset"].as_i64(),
+        "{read} {written}"
+    );
+
+    let request = json!({"expected": {"x": [1, 0.1]}, "new": 2});
+    let (status, body) = ask(client.post(&swap).json(&request)).await.unwrap();
+    assert_eq!(status, 200, "{body}");
+    assert!(body["offset"].as_i64() > written["offset"].as_i64());
+    let (status, body) = ask(client.post(&swap).json(&request)).await.unwrap();
+    assert_eq!(status, 409, "{body}");
+    let error = &body["error"];
+    assert_eq!(
+        (&error["code"], &error["current"]),
+        (&json!("COMPARE_MISMATCH"), &json!(2))
+    );
+    assert_eq!(error["outcome"], "not-applied");
+    assert!(body["epoch"].is_i64() && body["offset"].is_i64(), "{body}");
+    assert_eq!(ask(client.get(&register)).await.unwrap().1["value"], 2);
+}
+
+#[tokio::test]
+async fn every_malformed_request_is_refused_in_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let register = node.url("/registers/a");
+    let swap = node.url("/registers/a/compare-and-set");
+    let deep = format!("{{\"value\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let long = format!("{{\"value\":\"{}\"}}", "x".repeat(70_000));
+    let huge = format!("{{\"value\":\"{}\"}}", "x".repeat(1_000_000));
+    for (request, expected) in [
+        (client.put(&register).body("{\"value\":"), 400),
+        (client.put(&register).body(""), 400),
+        (client.put(&register).body("[]"), 400),
+        (client.put(&register).body("{\"val\":1}"), 400),
+        (client.put(&register).body("{\"value\":1,\"more\":2}"), 400),
+        (client.put(&register).body("{\"value\":1e999}"), 400),
+        (
+            client.put(&register).body(&b"{\"value\":\"\xff\"}"[..]),
+            400,
+        ),
+        (client.put(&register).body(deep), 400),
+        (client.put(&register).body(long), 400),
+        (client.put(&register).body(huge), 413),
+        (client.post(&swap).body("{\"expected\":1}"), 400),
+        (client.post(&swap).body("{\"new\":1}"), 400),
+        (client.get(node.url("/registers/%ff")), 400),
+        (client.get(node.url("/registers/")), 404),
+        (client.get(node.url("/nowhere")), 404),
+        (client.delete(&register), 405),
+        (client.put(&swap).body("{}"), 405),
+        (client.get(node.url("/raft/fetch")), 405),
+        (client.post(node.url("/raft/vote")).body("{}"), 400),
+        (client.post(node.url("/raft/fetch")).body("\0\0\0\0"), 400),
+    ] {
+        let shown = format!("{request:?}");
+        let (status, body) = ask(request).await.unwrap();
+        assert_eq!(status, expected, "{shown}: {body}");
+        let error = body["error"].as_object().unwrap();
+        let keys: Vec<_> = error.keys().collect();
+        assert_eq!(keys, ["code", "message", "outcome"], "{shown}");
+        assert_eq!(error["code"], "INVALID_REQUEST", "{shown}");
+        assert_eq!(error["outcome"], "refused", "{shown}");
+        assert_eq!(
+            body["leader"],
+            json!({"id": 1, "url": node.url("")}),
+            "{shown}"
+        );
+        assert!(body["epoch"].is_i64(), "{shown}");
+    }
+    let (_, body) = ask(client.get(&register)).await.unwrap();
+    assert_eq!(
+        body["value"],
+        Value::Null,
+        "nothing that was refused took effect"
+    );
+}
+
+#[tokio::test]
+async fn values_at_the_limits_of_json_survive_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let nested = format!("{}{}", "[".repeat(126), "]".repeat(126));
+    for (key, value) in [
+        ("nested", nested.as_str()),
+        ("largest", "1.7976931348623157e308"),
+        ("smallest", "5e-324"),
+        ("third", "0.33333333333333331"),
+        ("integer", "18446744073709551615"),
+        ("text", "\"\\u0000\\ud83d\\ude00\\\"\""),
+    ] {
+        let path = format!("/registers/{key}");
+        let body = format!("{{\"value\":{value}}}");
+        let (status, answer) = ask(client.put(node.url(&path)).body(body)).await.unwrap();
+        assert_eq!(status, 200, "{key}: {answer}");
+        let expected: Value = serde_json::from_str(value).unwrap();
+        let (_, answer) = ask(client.get(node.url(&path))).await.unwrap();
+        assert_eq!(answer["value"], expected, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn people_can_look_at_the_quorum() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let (status, body) = ask(client.get(node.url("/quorum"))).await.unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(body["cluster_id"], "test");
+    assert_eq!(
+        (&body["id"], &body["role"], &body["leader"]),
+        (&json!(1), &json!("leader"), &json!(1))
+    );
+    assert_eq!(body["high_watermark"], body["log_end"]);
+    assert_eq!(body["voters"][0]["id"], 1);
+    assert_eq!(
+        ask(client.get(node.url("/health"))).await.unwrap(),
+        (200, json!({"status": "up"}))
+    );
+}
+
+#[tokio::test]
+async fn requests_of_another_cluster_are_answered_with_kafkas_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let request = json!({
+        "cluster_id": "other", "voter_id": 1, "replica_id": 2, "replica_epoch": 9,
+        "last_epoch": 0, "last_offset": 0, "pre_vote": false,
+    });
+    let (status, body) = ask(client().post(node.url("/raft/vote")).json(&request))
+        .await
+        .unwrap();
+    assert_eq!(
+        (status, &body["error"]),
+        (200, &json!("INCONSISTENT_CLUSTER_ID"))
+    );
+    assert_eq!(body["vote_granted"], false);
+}
+
+#[tokio::test]
+async fn a_node_without_majority_refuses_and_knows_no_leader() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = start_command();
+    command
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
+        .arg(directory.path().join("data"));
+    let ports = server_support::free_ports(2);
+    command.arg(format!("--peer=2=http://127.0.0.1:{}", ports[0]));
+    command.arg(format!("--peer=3=http://127.0.0.1:{}", ports[1]));
+    let node = Node::start(command, directory.path());
+    let client = client();
+    for request in [
+        client.get(node.url("/registers/a")),
+        client.put(node.url("/registers/a")).body("{\"value\":1}"),
+        client
+            .post(node.url("/registers/a/compare-and-set"))
+            .body("{\"expected\":1,\"new\":2}"),
+    ] {
+        let (status, body) = ask(request).await.unwrap();
+        assert_eq!(status, 421, "{body}");
+        assert_eq!(body["error"]["code"], "NOT_LEADER_OR_FOLLOWER");
+        assert_eq!(body["error"]["outcome"], "refused");
+        assert_eq!(body["leader"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_a_power_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let client = client();
+    let mut last = json!(null);
+    for round in 0..3 {
+        let node = single(directory.path(), &[]).await;
+        let (_, body) = ask(client.get(node.url("/registers/a"))).await.unwrap();
+        assert_eq!(body["value"], last, "round {round}");
+        for write in 0..20 {
+            last = json!([round, write]);
+            let request = client
+                .put(node.url("/registers/a"))
+                .json(&json!({"value": last}));
+            assert_eq!(ask(request).await.unwrap().0, 200);
+        }
+        node.kill();
+    }
+}
+
+#[tokio::test]
+async fn signals_stop_a_node_in_an_orderly_way() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut node = single(directory.path(), &[]).await;
+        node.signal(signal);
+        assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
+        assert!(node.said().contains("stopped"), "{}", node.said());
+    }
+}
+
+#[tokio::test]
+async fn the_trace_tells_of_every_incarnation_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace.jsonl");
+    let option = format!("--trace={}", trace.display());
+    let client = client();
+    for incarnation in 1..=2 {
+        let number = format!("--incarnation={incarnation}");
+        let node = single(directory.path(), &[&option, &number, "--trace-origin-ns=1"]).await;
+        let request = client.put(node.url("/registers/a")).body("{\"value\":1}");
+        let (_, body) = ask(request).await.unwrap();
+        let text = fs::read_to_string(&trace).unwrap();
+        let committed = format!(
+            "\"high_watermark\":{}",
+            body["offset"].as_i64().unwrap() + 1
+        );
+        assert!(
+            text.contains(&committed),
+            "the answer came before its trace: {text}"
+        );
+        node.kill();
+    }
+    let mut next = [0; 3];
+    let mut last_time = 0;
+    for line in fs::read_to_string(&trace).unwrap().lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let incarnation = event["incarnation"].as_u64().unwrap() as usize;
+        assert_eq!(event["seq"], next[incarnation], "{line}");
+        next[incarnation] += 1;
+        let time = event["time"].as_u64().unwrap();
+        assert!(time >= last_time && event["node"] == "n1", "{line}");
+        last_time = time;
+    }
+    assert!(next[1] > 3 && next[2] > 3, "{next:?}");
+}
+
+fn run(command: &mut Command) -> (i32, String, Output) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    (output.status.code().unwrap(), said, output)
+}
+
+#[tokio::test]
+async fn what_keeps_a_node_from_starting_is_one_clear_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let data = directory.path().join("data");
+    let fresh = directory.path().join("fresh");
+    let busy = format!("--listen=127.0.0.1:{}", node.port);
+    let trace = directory.path().join("trace.jsonl");
+    let with = |id: &str, listen: &str, data: &std::path::Path| {
+        let mut command = start_command();
+        command.args([id, listen, "--data"]).arg(data);
+        command
+    };
+    let free = "--listen=127.0.0.1:0";
+    let refuse = |command: &mut Command, code: i32, named: &str| {
+        let (got, said, output) = run(command);
+        assert_eq!(got, code, "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(named), "{said}");
+        assert!(output.stdout.is_empty(), "it never said that it listens");
+    };
+    refuse(
+        &mut with("--id=2", &busy, &fresh),
+        255,
+        "cannot listen on 127.0.0.1:",
+    );
+    refuse(
+        &mut with("--id=1", free, &data),
+        255,
+        "in use by another process",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--peer=2=http://a:1"),
+        254,
+        "--peer 2=",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--control-fd=77"),
+        254,
+        "77 is not open",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--control-fd=0"),
+        254,
+        "0 is not a socket",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--control-fd=2"),
+        254,
+        "stream for output",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--trace=/dev/null/x"),
+        255,
+        "cannot write the trace",
+    );
+    refuse(
+        with("--id=2", free, &fresh).arg("--frobnicate"),
+        254,
+        "--frobnicate",
+    );
+    assert!(!fresh.exists(), "nothing is half-started");
+    refuse(
+        &mut with("--id=2", free, std::path::Path::new("/dev/null/x")),
+        255,
+        "/dev/null/x",
+    );
+    node.kill();
+    refuse(
+        with("--id=2", free, &data).arg("--trace").arg(&trace),
+        255,
+        "belongs to",
+    );
+    let line: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
+    assert_eq!(line["event"], "refused-to-start");
+}
+
+#[tokio::test]
+async fn a_trace_that_cannot_be_written_keeps_the_node_from_going_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = start_command();
+    command.args([
+        "--id=1",
+        "--listen=127.0.0.1:0",
+        "--trace=/dev/full",
+        "--data",
+    ]);
+    let (code, said, _) = run(command.arg(directory.path()));
+    assert_eq!(code, 255, "{said}");
+    assert!(
+        said.contains("cannot write the trace file /dev/full"),
+        "{said}"
+    );
+}
+
+/// A disk that fails under a running node ends the process, and no acknowledged write is lost.
+#[tokio::test]
+async fn a_failing_disk_stops_the_node_with_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let mut command = Command::new("sh");
+    // Without the signal, writing past the limit is an ordinary error of the disk.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
+    command
+        .args([env!("CARGO_BIN_EXE_kraft-node"), "start"])
+        .args(server_support::QUICK);
+    command
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
+        .arg(&data);
+    let mut node = Node::start(command, directory.path());
+    let client = client();
+    let value = |count: usize| json!({"value": [count, "x".repeat(5000)]});
+    eventually("the node leads", async || {
+        let request = client.put(node.url("/registers/a")).json(&value(0));
+        (ask(request).await.ok()?.0 == 200).then_some(())
+    })
+    .await;
+    let mut acknowledged = 0;
+    for count in 1..100 {
+        match ask(client.put(node.url("/registers/a")).json(&value(count))).await {
+            Ok((200, _)) => acknowledged = count,
+            _ => break,
+        }
+    }
+    assert!((1..99).contains(&acknowledged), "the disk never failed");
+    assert_eq!(node.ended().await.code(), Some(1));
+    let said = node.said();
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("n1 stopped: "), "{said}");
+    drop(node);
+    let node = single(directory.path(), &[]).await;
+    let (_, body) = ask(client.get(node.url("/registers/a"))).await.unwrap();
+    assert!(
+        body["value"][0].as_u64().unwrap() >= acknowledged as u64,
+        "{body}"
+    );
+}
