@@ -66,7 +66,9 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
     run("liveness", &|| {
         liveness::check(&recording.manifest, &recording.schedule, &recording.history)
     });
-    run("node-logs", &|| node_logs::check(&recording.trace));
+    run("node-logs", &|| {
+        node_logs::check(&recording.trace, &recording.history)
+    });
     Verdict {
         valid: Validity::worst(checkers.values().map(|result| result.valid)),
         summary: summarize(&checkers),

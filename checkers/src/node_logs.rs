@@ -1,23 +1,32 @@
-//! Owns the question whether any node gave up by itself.
-//! Never reads the log files: what counts is what a node reported as an event.
+//! Owns the question whether any node gave up by itself: refused to start, or ended unasked.
+//! Never reads the log files: what counts is what was recorded as an event.
 
+use results::history::{Operation, Process};
 use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
 use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
 
-/// Invalid where a node of the system under test refused to start.
-pub fn check(trace: &[TraceEvent]) -> CheckerResult {
-    let refusals: Vec<(&TraceEvent, &str)> = trace
-        .iter()
-        .filter_map(|event| match &event.detail {
-            TraceDetail::RefusedToStart { reason } => Some((event, reason.as_str())),
-            _ => None,
-        })
-        .collect();
-    let source = "a node must come back from any crash with what its disk holds";
-    let Some((first, reason)) = refusals.first() else {
+/// Name of the history line by which the harness records that a node ended although nobody asked.
+pub const CRASH: &str = "node-crashed";
+
+/// A node that gave up.
+struct Failure {
+    time: u64,
+    node: String,
+    what: &'static str,
+    reason: String,
+}
+
+/// Invalid where a node of the system under test refused to start, or ended although neither a fault
+/// nor the harness ended it.
+pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
+    let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
+    failures.extend(history.iter().filter_map(crash));
+    failures.sort_by_key(|failure| failure.time);
+    let source = "a node must come back from any crash with what its disk holds, and stay up";
+    let Some(first) = failures.first() else {
         return if trace.is_empty() {
             conclusion(
                 Validity::Unknown,
@@ -25,37 +34,64 @@ pub fn check(trace: &[TraceEvent]) -> CheckerResult {
                 "no node left a trace, so nobody knows whether all of them started",
             )
         } else {
-            conclusion(Validity::Valid, source, "no node refused to start")
+            let summary = "no node crashed by itself or refused to start";
+            conclusion(Validity::Valid, source, summary)
         };
     };
     let mut result = conclusion(
         Validity::Invalid,
         source,
         format!(
-            "{} refused to start at {} (start number {}): {reason} ({} in all)",
+            "{} {} at {}: {} ({} in all)",
             first.node,
+            first.what,
             seconds(first.time),
-            first.incarnation,
-            counted(refusals.len() as u64, "refusal")
+            first.reason,
+            counted(failures.len() as u64, "failure")
         ),
     );
-    let listed: Vec<Value> = refusals
+    let listed: Vec<Value> = failures
         .iter()
         .take(EVIDENCE_LIST_MAX_COUNT)
-        .map(|(event, reason)| {
+        .map(|failure| {
             json!({
-                "node": event.node,
-                "incarnation": event.incarnation,
-                "time": event.time,
-                "reason": reason,
+                "node": failure.node,
+                "time": failure.time,
+                "what": failure.what,
+                "reason": failure.reason,
             })
         })
         .collect();
     result.evidence = json!({
-        "refusals": listed,
-        "left_out": refusals.len().saturating_sub(EVIDENCE_LIST_MAX_COUNT),
+        "failures": listed,
+        "left_out": failures.len().saturating_sub(EVIDENCE_LIST_MAX_COUNT),
     });
     result
+}
+
+fn refusal(event: &TraceEvent) -> Option<Failure> {
+    let TraceDetail::RefusedToStart { reason } = &event.detail else {
+        return None;
+    };
+    Some(Failure {
+        time: event.time,
+        node: event.node.clone(),
+        what: "refused to start",
+        reason: reason.clone(),
+    })
+}
+
+fn crash(line: &Operation) -> Option<Failure> {
+    if line.process != Process::Nemesis || line.f != CRASH {
+        return None;
+    }
+    let text = |field: &str| line.value[field].as_str().unwrap_or("unknown").to_owned();
+    Some(Failure {
+        time: line.time,
+        node: text("node"),
+        what: "crashed",
+        reason: text("description"),
+    })
 }
 
 #[cfg(test)]
@@ -73,23 +109,45 @@ mod tests {
         }
     }
 
+    fn crashed(process: &str) -> Operation {
+        serde_json::from_value(json!({
+            "index": 0, "time": 1_000_000_000, "process": process, "type": "info", "f": CRASH,
+            "value": {"node": "n4", "description": "exit status: 1; second leader in epoch 3"}
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn a_refusal_names_node_and_reason() {
         let refusal = event(TraceDetail::RefusedToStart {
             reason: "batch at offset 7 fails its checksum".into(),
         });
-        let result = check(&[event(TraceDetail::Flush { log_end: 1 }), refusal]);
+        let result = check(&[event(TraceDetail::Flush { log_end: 1 }), refusal], &[]);
         assert_eq!(result.valid, Validity::Invalid);
         for part in ["n2", "2.500 s", "checksum"] {
             assert!(result.summary.contains(part), "{}", result.summary);
         }
-        assert_eq!(result.evidence["refusals"].as_array().unwrap().len(), 1);
+        assert_eq!(result.evidence["failures"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_crash_is_found_in_the_history() {
+        let result = check(
+            &[event(TraceDetail::Flush { log_end: 1 })],
+            &[crashed("nemesis")],
+        );
+        assert_eq!(result.valid, Validity::Invalid);
+        assert!(
+            result.summary.contains("n4 crashed at 1.000 s"),
+            "{}",
+            result.summary
+        );
     }
 
     #[test]
     fn other_events_are_fine_and_none_at_all_are_not() {
         let flush = event(TraceDetail::Flush { log_end: 1 });
-        assert_eq!(check(&[flush]).valid, Validity::Valid);
-        assert_eq!(check(&[]).valid, Validity::Unknown);
+        assert_eq!(check(&[flush], &[]).valid, Validity::Valid);
+        assert_eq!(check(&[], &[]).valid, Validity::Unknown);
     }
 }

@@ -172,7 +172,7 @@ impl<'a, W: World> Runner<'a, W> {
                 let now_ns = self.world.now_ns();
                 let value = json!({ "node": node, "description": description });
                 self.recorder
-                    .nemesis(now_ns, "node-crashed", value)
+                    .nemesis(now_ns, checkers::node_logs::CRASH, value)
                     .map(|()| None)
             }
             Event::ClockOffsets { offsets_ms } => {
@@ -365,13 +365,11 @@ impl<'a, W: World> Runner<'a, W> {
             let next_ns = self.clients.next_due_ns().filter(|_| !left.is_empty());
             let next_ns = next_ns.map_or(limit_ns, |next_ns| next_ns.max(not_before_ns));
             match self.wait(next_ns.min(limit_ns))? {
-                Some(ended) if ended.operation_type == OperationType::Ok => {
-                    if !recovered {
-                        recovered = true;
-                        let now_ns = self.world.now_ns();
-                        self.recorder
-                            .phase(|phases| phases.recovered = Some(now_ns))?;
-                    }
+                Some(ended) if ended.operation_type == OperationType::Ok && !recovered => {
+                    recovered = true;
+                    let now_ns = self.world.now_ns();
+                    self.recorder
+                        .phase(|phases| phases.recovered = Some(now_ns))?;
                 }
                 Some(ended) => {
                     left.push_back(ended.key);
@@ -397,7 +395,7 @@ impl<'a, W: World> Runner<'a, W> {
         self.progress.show(&Snapshot {
             phase: self.phase,
             elapsed_ns: self.world.now_ns(),
-            total_ns: self.time_ns,
+            total_ns: START_UP_MS * NS_PER_MS + self.time_ns,
             counts: self.recorder.counts(),
             leader: self.clients.leader().map(str::to_owned),
             epoch: self.clients.epoch(),

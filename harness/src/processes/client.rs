@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::world::{Answer, Request};
 
 /// Header that ties a request to one cluster: a port may be taken over by somebody else's node.
-pub const CLUSTER_HEADER: &str = "x-kraft-cluster-id";
+pub(super) const CLUSTER_HEADER: &str = "x-kraft-cluster-id";
 
 /// Performs requests against nodes of one cluster.
 #[derive(Debug, Clone)]
-pub struct HttpClient {
+pub(super) struct HttpClient {
     http: reqwest::Client,
     cluster_id: String,
 }
@@ -23,7 +23,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// When the HTTP library cannot be set up.
-    pub fn new(cluster_id: &str) -> reqwest::Result<Self> {
+    pub(super) fn new(cluster_id: &str) -> reqwest::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
             .tcp_nodelay(true)
@@ -37,7 +37,7 @@ impl HttpClient {
     }
 
     /// Asks `node` at `address`, for at most `patience`.
-    pub async fn execute(
+    pub(super) async fn execute(
         &self,
         node: &str,
         address: SocketAddr,

@@ -19,7 +19,7 @@ const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
 /// One node, running or not.
 #[derive(Debug)]
-pub struct Slot {
+pub(super) struct Slot {
     settings: NodeSettings,
     incarnation: u32,
     process: Option<NodeProcess>,
@@ -28,7 +28,7 @@ pub struct Slot {
 
 /// All nodes and links.
 #[derive(Debug)]
-pub struct Cluster {
+pub(super) struct Cluster {
     slots: BTreeMap<String, Mutex<Slot>>,
     addresses: SyncMutex<BTreeMap<String, SocketAddr>>,
     /// The proxies between the nodes.
@@ -38,7 +38,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster of nodes that are not started yet.
-    pub fn new(settings: Vec<NodeSettings>, links: Links, spawner: Spawner) -> Self {
+    pub(super) fn new(settings: Vec<NodeSettings>, links: Links, spawner: Spawner) -> Self {
         let slot = |settings: NodeSettings| {
             let name = settings.name.clone();
             let slot = Slot {
@@ -58,12 +58,12 @@ impl Cluster {
     }
 
     /// Names of the nodes.
-    pub fn names(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.slots.keys()
     }
 
     /// Where clients reach a node; `None` while it does not run.
-    pub fn address(&self, node: &str) -> Option<SocketAddr> {
+    pub(super) fn address(&self, node: &str) -> Option<SocketAddr> {
         self.addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -99,7 +99,7 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: why it does not run.
-    pub async fn start(&self, node: &str) -> Result<(), String> {
+    pub(super) async fn start(&self, node: &str) -> Result<(), String> {
         let mut slot = self.slot(node)?.lock().await;
         if slot.process.is_some() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: it did not run, or did not die.
-    pub async fn kill(&self, node: &str) -> Result<(), String> {
+    pub(super) async fn kill(&self, node: &str) -> Result<(), String> {
         let mut slot = self.slot(node)?.lock().await;
         let Some(process) = slot.process.as_mut() else {
             return Err(format!("{node} does not run"));
@@ -135,7 +135,7 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: it does not run, is stopped already, or did not stop.
-    pub async fn pause(&self, node: &str) -> Result<Confirmation, String> {
+    pub(super) async fn pause(&self, node: &str) -> Result<Confirmation, String> {
         let mut slot = self.slot(node)?.lock().await;
         if slot.stopped_since.is_some() {
             return Err(format!("{node} is stopped already"));
@@ -155,7 +155,7 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: it did not go on.
-    pub async fn resume(&self, node: &str) -> Result<Duration, String> {
+    pub(super) async fn resume(&self, node: &str) -> Result<Duration, String> {
         let mut slot = self.slot(node)?.lock().await;
         let Some(since) = slot.stopped_since else {
             return Ok(Duration::ZERO);
@@ -173,7 +173,12 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: it does not run, is stopped, or did not answer.
-    pub async fn set_clock(&self, node: &str, offset_ms: i64, rate: f64) -> Result<f64, String> {
+    pub(super) async fn set_clock(
+        &self,
+        node: &str,
+        offset_ms: i64,
+        rate: f64,
+    ) -> Result<f64, String> {
         let control = self.control(node).await?;
         let clock = control.set_clock(offset_ms, rate).await;
         let clock = clock.map_err(|error| format!("cannot set the clock of {node}: {error}"))?;
@@ -181,7 +186,7 @@ impl Cluster {
     }
 
     /// How far a node's clock is off, in milliseconds; `None` if it does not answer.
-    pub async fn clock_skew_ms(&self, node: &str) -> Option<f64> {
+    pub(super) async fn clock_skew_ms(&self, node: &str) -> Option<f64> {
         let control = self.control(node).await.ok()?;
         Some(control.status().await.ok()?.clock.skew_ms)
     }
@@ -199,7 +204,7 @@ impl Cluster {
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
-    pub fn reap_crashed(&self) -> Vec<(String, String)> {
+    pub(super) fn reap_crashed(&self) -> Vec<(String, String)> {
         let mut crashed = Vec::new();
         for (name, slot) in &self.slots {
             // Somebody who works on the node right now will notice as well.
@@ -221,7 +226,7 @@ impl Cluster {
     ///
     /// # Errors
     /// For people: what is still wrong.
-    pub async fn put_in_order(&self, node: &str) -> Result<(), String> {
+    pub(super) async fn put_in_order(&self, node: &str) -> Result<(), String> {
         self.resume(node).await?;
         self.start(node).await?;
         let skew_ms = self.set_clock(node, 0, 1.0).await?;
@@ -232,7 +237,7 @@ impl Cluster {
     }
 
     /// Ends every node at once.
-    pub async fn end(&self) {
+    pub(super) async fn end(&self) {
         for (name, slot) in &self.slots {
             self.set_address(name, None);
             slot.lock().await.process = None;

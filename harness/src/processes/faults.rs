@@ -16,7 +16,7 @@ use crate::world::{FaultReport, HealReport};
 
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]
-pub struct ActiveFaults {
+pub(super) struct ActiveFaults {
     faults: Mutex<BTreeMap<u64, Active>>,
 }
 
@@ -30,7 +30,7 @@ enum Active {
 
 impl ActiveFaults {
     /// Applies a fault.
-    pub async fn start(&self, cluster: &Cluster, id: u64, action: Action) -> FaultReport {
+    pub(super) async fn start(&self, cluster: &Cluster, id: u64, action: Action) -> FaultReport {
         let (active, report) = match action {
             Action::Cut { links } => match cluster.links.cut(id, &links) {
                 // What a cut does shows only once bytes want to cross it: see healing.
@@ -48,7 +48,7 @@ impl ActiveFaults {
     }
 
     /// Takes a fault back.
-    pub async fn heal(&self, cluster: &Cluster, id: u64) -> HealReport {
+    pub(super) async fn heal(&self, cluster: &Cluster, id: u64) -> HealReport {
         let active = self.faults.lock().await.remove(&id);
         let (problems, effect) = match active {
             None => (Vec::new(), Map::new()),

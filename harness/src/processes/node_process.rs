@@ -31,7 +31,7 @@ pub struct NodeProgram {
 
 /// What a node is started with, besides its number of starts.
 #[derive(Debug, Clone)]
-pub struct NodeSettings {
+pub(super) struct NodeSettings {
     /// The program.
     pub program: NodeProgram,
     /// Name: `n1`.
@@ -56,7 +56,7 @@ pub struct NodeSettings {
 
 /// A node that runs, or may be stopped by a signal, but exists.
 #[derive(Debug)]
-pub struct NodeProcess {
+pub(super) struct NodeProcess {
     child: Child,
     /// Control socket.
     pub control: ControlClient,
@@ -136,7 +136,11 @@ impl NodeSettings {
     ///
     /// # Errors
     /// For people: that it could not be started, ended at once, or did not answer; with its last words.
-    pub async fn start(&self, incarnation: u32, spawner: &Spawner) -> Result<NodeProcess, String> {
+    pub(super) async fn start(
+        &self,
+        incarnation: u32,
+        spawner: &Spawner,
+    ) -> Result<NodeProcess, String> {
         let fail =
             |what: &str, error: io::Error| format!("cannot {what} for {}: {error}", self.name);
         std::fs::create_dir_all(&self.folder).map_err(|e| fail("create a folder", e))?;
@@ -205,7 +209,7 @@ impl NodeSettings {
     }
 
     /// How the process ended and what it said last.
-    pub fn epitaph(&self, status: ExitStatus) -> String {
+    pub(super) fn epitaph(&self, status: ExitStatus) -> String {
         format!("{status}; {}", self.last_words())
     }
 
@@ -220,17 +224,17 @@ impl NodeSettings {
 
 impl NodeProcess {
     /// Process id.
-    pub fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// How the process ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// Waits, up to `limit`, until the process has ended and is reaped.
-    pub async fn wait_ended(&mut self, limit: Duration) -> Option<ExitStatus> {
+    pub(super) async fn wait_ended(&mut self, limit: Duration) -> Option<ExitStatus> {
         let limit = Instant::now() + limit;
         loop {
             if let Some(status) = self.ended() {

@@ -11,7 +11,7 @@ type Order = (Command, oneshot::Sender<io::Result<Child>>);
 
 /// Starts child processes from one long-lived thread.
 #[derive(Debug, Clone)]
-pub struct Spawner {
+pub(super) struct Spawner {
     orders: mpsc::Sender<Order>,
 }
 
@@ -20,7 +20,7 @@ impl Spawner {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start() -> io::Result<Self> {
+    pub(super) fn start() -> io::Result<Self> {
         let (orders, incoming) = mpsc::channel::<Order>();
         std::thread::Builder::new()
             .name("spawner".into())
@@ -40,7 +40,7 @@ impl Spawner {
     ///
     /// # Errors
     /// Whatever starting it meets.
-    pub async fn spawn(&self, command: Command) -> io::Result<Child> {
+    pub(super) async fn spawn(&self, command: Command) -> io::Result<Child> {
         let (answer, outcome) = oneshot::channel();
         let gone = || io::Error::other("the spawner thread is gone");
         self.orders.send((command, answer)).map_err(|_| gone())?;

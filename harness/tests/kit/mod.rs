@@ -2,6 +2,10 @@
 //! Never retries: a test that fails now and then has found something.
 
 #![allow(dead_code, reason = "every test binary uses a part of the kit")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,33 +14,33 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// A folder of its own for the runs of one test.
-pub struct Lab {
+pub(crate) struct Lab {
     folder: tempfile::TempDir,
 }
 
 /// What a command did.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Lab {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
         }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn runs(&self) -> PathBuf {
+    pub(crate) fn runs(&self) -> PathBuf {
         self.path().join("runs")
     }
 
-    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
@@ -52,12 +56,12 @@ impl Lab {
     }
 
     /// Runs `harness` to its end; its runs go to `runs/` in the lab.
-    pub fn harness(&self, arguments: &[&str]) -> Outcome {
+    pub(crate) fn harness(&self, arguments: &[&str]) -> Outcome {
         Outcome::of(self.command(arguments).output().unwrap())
     }
 
     /// Starts `harness` and leaves it running.
-    pub fn start(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command
             .stdout(Stdio::piped())
@@ -67,16 +71,16 @@ impl Lab {
     }
 
     /// Folder of the newest run.
-    pub fn latest(&self) -> PathBuf {
+    pub(crate) fn latest(&self) -> PathBuf {
         self.runs().join("latest").canonicalize().unwrap()
     }
 
-    pub fn verdict(&self) -> Value {
+    pub(crate) fn verdict(&self) -> Value {
         document(&self.latest().join("verdict.json"))
     }
 
     /// Processes that belong to this lab, whoever their parent is.
-    pub fn processes(&self) -> Vec<String> {
+    pub(crate) fn processes(&self) -> Vec<String> {
         let lab = self.path().to_string_lossy().into_owned();
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -95,7 +99,7 @@ impl Lab {
     }
 
     /// Waits until no process of this lab is left; fails after a while.
-    pub fn assert_nothing_left(&self) {
+    pub(crate) fn assert_nothing_left(&self) {
         let limit = Instant::now() + Duration::from_secs(10);
         while !self.processes().is_empty() {
             assert!(
@@ -109,7 +113,7 @@ impl Lab {
 }
 
 impl Outcome {
-    pub fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -118,7 +122,7 @@ impl Outcome {
     }
 
     /// Fails, showing everything that was said, unless the exit code is the expected one.
-    pub fn expect_code(self, code: i32) -> Self {
+    pub(crate) fn expect_code(self, code: i32) -> Self {
         assert_eq!(
             self.code, code,
             "\n--- standard output\n{}\n--- standard error\n{}",
@@ -128,12 +132,12 @@ impl Outcome {
     }
 }
 
-pub fn document(path: &Path) -> Value {
+pub(crate) fn document(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 /// Waits until `condition` holds; fails after a while.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     let limit = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < limit, "never happened: {what}");
