@@ -364,18 +364,17 @@ impl<'a, W: World> Runner<'a, W> {
             }
             let next_ns = self.clients.next_due_ns().filter(|_| !left.is_empty());
             let next_ns = next_ns.map_or(limit_ns, |next_ns| next_ns.max(not_before_ns));
-            match self.wait(next_ns.min(limit_ns))? {
-                Some(ended) if ended.operation_type == OperationType::Ok && !recovered => {
-                    recovered = true;
-                    let now_ns = self.world.now_ns();
-                    self.recorder
-                        .phase(|phases| phases.recovered = Some(now_ns))?;
-                }
-                Some(ended) => {
-                    left.push_back(ended.key);
-                    not_before_ns = self.world.now_ns() + READ_RETRY_NS;
-                }
-                None => {}
+            let Some(ended) = self.wait(next_ns.min(limit_ns))? else {
+                continue;
+            };
+            if ended.operation_type != OperationType::Ok {
+                left.push_back(ended.key);
+                not_before_ns = self.world.now_ns() + READ_RETRY_NS;
+            } else if !recovered {
+                recovered = true;
+                let now_ns = self.world.now_ns();
+                self.recorder
+                    .phase(|phases| phases.recovered = Some(now_ns))?;
             }
         }
         Ok(())

@@ -149,7 +149,7 @@ mod tests {
             (0..10)
                 .filter(|thread| RegisterWorkload::is_reader(*thread))
                 .count(),
-            2
+            3
         );
     }
 }

@@ -113,7 +113,7 @@ fn an_output_folder_that_cannot_be_written_is_the_environments_fault() {
     let lab = Lab::new();
     lab.write("taken", "a file where a folder should be");
     let outcome = lab
-        .harness(&["run", "--time", "1s", "--out", "taken/runs"])
+        .harness(&["run", "--time", "5s", "--out", "taken/runs"])
         .expect_code(255);
     let last = outcome.stderr.lines().last().unwrap_or_default();
     assert!(last.contains("taken/runs"), "{}", outcome.stderr);

@@ -1,7 +1,10 @@
 //! Owns the check that crates depend on each other only in the directions that were decided.
 //! Never builds anything.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -17,6 +17,9 @@ use super::spawner::Spawner;
 /// How long the kernel may take to end a killed process.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
+/// How often to look whether a node can be reached again.
+const REACHABLE_LOOK: Duration = Duration::from_millis(20);
+
 /// One node, running or not.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -189,6 +192,14 @@ impl Cluster {
     pub(super) async fn clock_skew_ms(&self, node: &str) -> Option<f64> {
         let control = self.control(node).await.ok()?;
         Some(control.status().await.ok()?.clock.skew_ms)
+    }
+
+    /// Waits, up to `limit`, until a node runs and is not stopped: another fault may hold it.
+    pub(crate) async fn await_reachable(&self, node: &str, limit: Duration) {
+        let limit = Instant::now() + limit;
+        while self.control(node).await.is_err() && Instant::now() < limit {
+            tokio::time::sleep(REACHABLE_LOOK).await;
+        }
     }
 
     /// The control client of a node that can answer.

@@ -14,6 +14,9 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use crate::world::{FaultReport, HealReport};
 
+/// How long to wait for a node that another fault holds.
+const HELD_LIMIT: Duration = Duration::from_secs(5);
+
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults {
@@ -150,6 +153,8 @@ async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, 
     let mut problems = Vec::new();
     let mut effect = Map::new();
     for clock in clocks {
+        // A node that another fault stopped or killed is skewed once it is back: late, but really.
+        cluster.await_reachable(&clock.node, HELD_LIMIT).await;
         match cluster
             .set_clock(&clock.node, clock.offset_ms, clock.rate)
             .await
