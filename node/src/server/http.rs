@@ -25,8 +25,12 @@ use super::pending::Pending;
 use super::replies::{self, Replies};
 use super::wire::{self, RequestKind};
 
-/// Longest request body that is read. The loop has the exact limit on commands.
+/// Longest request body that is accepted. The loop has the exact limit on commands.
 const MAX_BODY_BYTES: usize = 2 * MAX_COMMAND_BYTES;
+
+/// Longest request body that is read to its end before it is refused, so that the client can use
+/// its connection again. Beyond, the connection ends with the refusal.
+const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long the loop may take to say that it is alive.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
@@ -62,7 +66,7 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
     router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(DefaultBodyLimit::max(MAX_READ_BYTES))
         .with_state(front)
 }
 
@@ -121,15 +125,19 @@ fn key_of(key: Key) -> Result<String, Fault> {
 }
 
 fn bytes_of(body: Body) -> Result<Bytes, Fault> {
-    body.map_err(|rejection| {
-        let status = rejection.status();
-        let message = if status == StatusCode::PAYLOAD_TOO_LARGE {
-            format!("the request body is longer than {MAX_BODY_BYTES} bytes")
-        } else {
-            rejection.body_text()
-        };
-        Fault { status, message }
-    })
+    let too_long = || Fault {
+        status: StatusCode::PAYLOAD_TOO_LARGE,
+        message: format!("the request body is longer than {MAX_BODY_BYTES} bytes"),
+    };
+    match body {
+        Ok(bytes) if bytes.len() > MAX_BODY_BYTES => Err(too_long()),
+        Ok(bytes) => Ok(bytes),
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_long()),
+        Err(rejection) => Err(Fault {
+            status: rejection.status(),
+            message: rejection.body_text(),
+        }),
+    }
 }
 
 fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {

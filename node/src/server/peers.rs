@@ -245,6 +245,11 @@ mod tests {
         }
     }
 
+    async fn accept(listener: &TcpListener) -> TcpStream {
+        let accepted = tokio::time::timeout(Duration::from_secs(20), listener.accept()).await;
+        accepted.expect("a new connection").unwrap().0
+    }
+
     async fn serve_one(stream: &mut TcpStream, status: &str, body: &[u8]) {
         let mut seen = Vec::new();
         let last = wire::encode_request(&request());
@@ -271,7 +276,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         peers.send(NodeId(2), Correlation(1), request());
         peers.send(NodeId(3), Correlation(2), request());
-        let (mut stream, _) = lively.accept().await.unwrap();
+        let mut stream = accept(&lively).await;
         let (_, body) = wire::encode_response(&response());
         serve_one(&mut stream, "200 OK", &body).await;
         let answer = PeerAnswer::Response(response());
@@ -306,7 +311,7 @@ mod tests {
         let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
         let (_, body) = wire::encode_response(&response());
         peers.send(NodeId(2), Correlation(1), request());
-        let (mut first, _) = listener.accept().await.unwrap();
+        let mut first = accept(&listener).await;
         serve_one(&mut first, "200 OK", &body).await;
         assert!(matches!(next(&inbox).await.2, PeerAnswer::Response(_)));
         for (correlation, status, body) in [
@@ -318,7 +323,7 @@ mod tests {
             serve_one(&mut first, status, body).await;
             assert_eq!(next(&inbox).await.2, PeerAnswer::Failed, "{status}");
             peers.send(NodeId(2), Correlation(correlation + 1), request());
-            (first, _) = listener.accept().await.unwrap();
+            first = accept(&listener).await;
             let (_, sound) = wire::encode_response(&response());
             serve_one(&mut first, "200 OK", &sound).await;
             let outcome = next(&inbox).await;
