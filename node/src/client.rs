@@ -91,6 +91,8 @@ pub enum RefusalCode {
     BrokerNotAvailable,
     /// The request is malformed or too large.
     InvalidRequest,
+    /// The request names another cluster.
+    InconsistentClusterId,
 }
 
 /// Reasons why nobody knows whether a request took effect.

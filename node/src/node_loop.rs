@@ -26,6 +26,9 @@ const MAX_PROPOSAL_BYTES: usize = 512 * 1024;
 /// How much of the log is read at once when committed records are applied, in bytes.
 const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
 
+/// How long the log must not have grown before it is sealed, in nanoseconds.
+const SEAL_AFTER_NS: u64 = 250_000_000;
+
 /// Something that arrives at a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arrival {
@@ -139,6 +142,8 @@ pub struct NodeLoop<D: Disk> {
     reads: BTreeMap<Ticket, String>,
     /// Whether bytes were appended or cut since the last sync.
     unsynced: bool,
+    /// When the log was last synced, if it was not sealed since.
+    unsealed_since_ns: Option<u64>,
     /// What waits for the next sync.
     held: Vec<Departure>,
 }
@@ -173,6 +178,7 @@ impl<D: Disk> NodeLoop<D> {
             uncommitted: BTreeMap::new(),
             reads: BTreeMap::new(),
             unsynced: false,
+            unsealed_since_ns: None,
             held: Vec::new(),
         };
         node.carry_out(effects, outbox)?;
@@ -229,7 +235,20 @@ impl<D: Disk> NodeLoop<D> {
             self.step(now_ns, Input::Read { tickets: reads }, outbox)?;
         }
         self.step(now_ns, Input::Tick, outbox)?;
-        self.sync(now_ns, outbox)
+        self.sync(now_ns, outbox)?;
+        self.seal_when_quiet(now_ns)
+    }
+
+    /// Leaves a witness of the last sync once nothing follows it for a while: without one, damage to
+    /// it would look like a write that a crash has torn.
+    fn seal_when_quiet(&mut self, now_ns: u64) -> Result<(), NodeError> {
+        if let Some(since_ns) = self.unsealed_since_ns
+            && now_ns.saturating_sub(since_ns) >= SEAL_AFTER_NS
+        {
+            self.storage.seal()?;
+            self.unsealed_since_ns = None;
+        }
+        Ok(())
     }
 
     /// When [`NodeLoop::process`] must be called even if nothing arrives.
@@ -315,6 +334,7 @@ impl<D: Disk> NodeLoop<D> {
         while self.unsynced {
             let log_end = self.storage.sync()?;
             self.unsynced = false;
+            self.unsealed_since_ns = Some(now_ns);
             for departure in std::mem::take(&mut self.held) {
                 outbox.depart(departure);
             }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
@@ -31,6 +32,10 @@ const MAX_BODY_BYTES: usize = 2 * MAX_COMMAND_BYTES;
 /// Longest request body that is read to its end before it is refused, so that the client can use
 /// its connection again. Beyond, the connection ends with the refusal.
 const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
+
+/// A client may name the cluster that it means; a node of another one then refuses. Ports change
+/// hands, and a write that lands in the wrong cluster would be a lie in two histories.
+const CLUSTER_HEADER: &str = "x-kraft-cluster-id";
 
 /// How long the loop may take to say that it is alive.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
@@ -67,7 +72,24 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_READ_BYTES))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&front),
+            refuse_foreigners,
+        ))
         .with_state(front)
+}
+
+async fn refuse_foreigners(
+    State(front): State<Arc<Front>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match request.headers().get(CLUSTER_HEADER) {
+        Some(cluster_id) if cluster_id.as_bytes() != front.cluster_id.as_bytes() => {
+            front.replies.foreign(front.view.look())
+        }
+        _ => next.run(request).await,
+    }
 }
 
 type Key = Result<Path<String>, PathRejection>;
@@ -307,6 +329,24 @@ mod tests {
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_of_another_cluster_is_refused_before_anything_happens() {
+        let (_front, inbox, address) = front(60_000).await;
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let response = client
+            .put(format!("http://{address}/registers/a"))
+            .header(CLUSTER_HEADER, "other")
+            .body(r#"{"value":1}"#)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status().as_u16(), 400);
+        let body: Value = response.json().await.unwrap();
+        assert_eq!(body["error"]["code"], "INCONSISTENT_CLUSTER_ID");
+        assert_eq!(body["error"]["outcome"], "refused");
+        assert!(inbox.try_recv().is_err(), "the loop has heard of it");
     }
 
     #[tokio::test]

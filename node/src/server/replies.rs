@@ -155,6 +155,13 @@ impl Replies {
         )
     }
 
+    /// The client means another cluster.
+    pub(crate) fn foreign(&self, view: (Option<NodeId>, Epoch)) -> Response {
+        let code = RefusalCode::InconsistentClusterId;
+        let (status, message) = self.explain(code, None, view.1);
+        self.refusal(status, name(code), message, (None, view.1))
+    }
+
     /// The node takes no more requests.
     pub(crate) fn unavailable(&self, view: (Option<NodeId>, Epoch)) -> Response {
         let code = RefusalCode::BrokerNotAvailable;
@@ -194,6 +201,10 @@ impl Replies {
             RefusalCode::BrokerNotAvailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!("{node} is shutting down"),
+            ),
+            RefusalCode::InconsistentClusterId => (
+                StatusCode::BAD_REQUEST,
+                format!("{node} belongs to another cluster"),
             ),
             RefusalCode::InvalidRequest => (
                 StatusCode::BAD_REQUEST,
@@ -258,6 +269,7 @@ fn name(code: RefusalCode) -> &'static str {
         RefusalCode::NotLeaderOrFollower => "NOT_LEADER_OR_FOLLOWER",
         RefusalCode::BrokerNotAvailable => "BROKER_NOT_AVAILABLE",
         RefusalCode::InvalidRequest => "INVALID_REQUEST",
+        RefusalCode::InconsistentClusterId => "INCONSISTENT_CLUSTER_ID",
     }
 }
 
