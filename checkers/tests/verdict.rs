@@ -70,7 +70,7 @@ fn a_stale_read_is_explained_with_what_replaced_the_value() {
     let evidence = &result.evidence;
     assert_eq!(evidence["shortest_failing_prefix"], 123);
     assert_eq!(evidence["possible_states"], json!([31]));
-    let involved = evidence["involved"].as_array().unwrap();
+    let involved = evidence["operations"].as_array().unwrap();
     assert!((2..=3).contains(&involved.len()), "{involved:?}");
     let last = involved.last().unwrap();
     assert_eq!(
@@ -89,7 +89,8 @@ fn a_stale_read_is_explained_with_what_replaced_the_value() {
             &json!(1)
         )
     );
-    assert_eq!(last["completed"], 124_000_000);
+    assert_eq!(last["completed_ns"], 124_000_000);
+    assert_eq!(evidence["failing_index"], last["index"]);
     assert_eq!(evidence["keys"]["invalid"], 1);
 }
 

@@ -94,7 +94,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 200)]
     pub rate: u64,
     /// Mean time between two faults of one kind
-    #[arg(long, default_value = "5", value_name = "DURATION", value_parser = parse_positive_ms)]
+    #[arg(long, default_value = "4", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub interval: u64,
     /// Seed of operations, faults and election timers; a fresh one by default
     #[arg(long)]

@@ -1,7 +1,6 @@
 //! Owns the words and the evidence for a violation.
 //! Never decides anything: without a simple reason it says what the value could have been.
 
-use results::history::Operation;
 use serde_json::{Value, json};
 
 use super::register::{KeyHistory, NEVER_WRITTEN};
@@ -16,7 +15,6 @@ pub(super) struct Explanation {
 
 /// Explains why `failed` has no place in any order; `core` are the operations that contradict.
 pub(super) fn explain(
-    history: &[Operation],
     key: &KeyHistory<'_>,
     failed: usize,
     possible_states: &[u32],
@@ -45,29 +43,19 @@ pub(super) fn explain(
     } else {
         core.to_vec()
     };
-    let index_of = |line: usize| history[line].index;
-    let mut indices: Vec<u64> = shown
-        .iter()
-        .flat_map(|number| {
-            let source = &key.sources[*number];
-            let completion = source.completion.map(|(line, _)| index_of(line));
-            std::iter::once(source.invoke.index).chain(completion)
-        })
-        .collect();
-    indices.sort_unstable();
     let possible_values: Vec<&Value> = possible
         .iter()
         .take(EVIDENCE_LIST_MAX_COUNT)
         .map(|number| &key.values[*number as usize])
         .collect();
-    let failing_index = key.sources[failed].completion.map(|(_, line)| line.index);
+    let failing_prefix = key.sources[failed].completion.map(|(_, line)| line.index);
     let evidence = json!({
         "key": key.key,
         "explanation": sentence,
-        "operations": indices,
+        "operations": shown.iter().map(|number| involved(&key.sources[*number])).collect::<Vec<_>>(),
         "operations_left_out": core.len() - shown.len(),
-        "involved": shown.iter().map(|number| involved(&key.sources[*number])).collect::<Vec<_>>(),
-        "shortest_failing_prefix": failing_index,
+        "failing_index": key.sources[failed].invoke.index,
+        "shortest_failing_prefix": failing_prefix,
         "possible_states": possible_values,
     });
     Explanation { sentence, evidence }
@@ -81,8 +69,8 @@ fn involved(source: &ClientOperation<'_>) -> Value {
         "f": source.invoke.f,
         "value": result.unwrap_or(source.invoke).value,
         "type": source.outcome(),
-        "invoked": source.invoke.time,
-        "completed": completion.map(|completion| completion.time),
+        "invoked_ns": source.invoke.time,
+        "completed_ns": completion.map(|completion| completion.time),
         "node": completion.and_then(|completion| completion.node.clone()),
         "epoch": completion.and_then(|completion| completion.epoch),
         "index": source.invoke.index,

@@ -114,7 +114,7 @@ fn conclude(
     });
     let key_total = counted(keys.len() as u64, "key");
     if let Some((_, first)) = violated.first() {
-        let mut result = violation(history, &keys[*first], &outcomes[*first]);
+        let mut result = violation(&keys[*first], &outcomes[*first]);
         if violated.len() > 1 {
             let others = counted(violated.len() as u64 - 1, "more key");
             result
@@ -153,7 +153,7 @@ fn key_names(keys: &[KeyHistory<'_>], numbers: impl Iterator<Item = usize>) -> V
         .collect()
 }
 
-fn violation(history: &[Operation], key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
+fn violation(key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
     let Outcome::NotLinearizable {
         failed,
         possible_states,
@@ -163,7 +163,7 @@ fn violation(history: &[Operation], key: &KeyHistory<'_>, outcome: &Outcome) -> 
     };
     let deadline = Instant::now().checked_add(MINIMIZE_TIME_LIMIT);
     let core = minimize::core(&key.operations, *failed, deadline);
-    let explanation = explain::explain(history, key, *failed, possible_states, &core);
+    let explanation = explain::explain(key, *failed, possible_states, &core);
     let mut result = conclusion(Validity::Invalid, SOURCE, explanation.sentence);
     result.evidence = explanation.evidence;
     result

@@ -70,7 +70,8 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
         match (name.as_str(), value) {
             ("explanation", Value::String(text)) => view.explanation = text::printable(text),
             ("operations", Value::Array(items)) if items.iter().any(Value::is_object) => {}
-            (_, Value::Null) => {}
+            // Shown as the marked row.
+            ("failing_index", _) | (_, Value::Null) => {}
             (_, value) => {
                 let name = text::printable(&name.replace('_', " "));
                 view.facts
