@@ -49,7 +49,7 @@ pub fn check(history: &[Operation], options: &Options) -> CheckerResult {
         );
     }
     let outcomes = search_all(&keys, options);
-    conclude(history, &keys, &outcomes, ok_count, options)
+    conclude(&keys, &outcomes, ok_count, options)
 }
 
 /// Outcomes in the order of the keys.
@@ -88,7 +88,6 @@ fn search_all(keys: &[KeyHistory<'_>], options: &Options) -> Vec<Outcome> {
 }
 
 fn conclude(
-    history: &[Operation],
     keys: &[KeyHistory<'_>],
     outcomes: &[Outcome],
     ok_count: u64,
