@@ -249,8 +249,9 @@ impl Replica {
         let Some(next) = high_watermark::advance(ends, leader.epoch_start, known, rule) else {
             return;
         };
-        // Only the seeded bug gets here with no more than this incarnation has already exposed.
-        if next <= self.committed {
+        // Only the seeded bug gets here with less than this incarnation has already exposed, or with
+        // an empty log.
+        if next < self.committed || next <= self.log.start() {
             return;
         }
         self.set_high_watermark(next);
