@@ -11,6 +11,7 @@ use super::announce;
 use crate::cli::ReplayArgs;
 use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::Failure;
+use crate::interrupts;
 use crate::progress::Progress;
 
 /// Executes `harness replay`.
@@ -36,6 +37,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     ));
     let label = label(&manifest);
     let mut same_count = 0;
+    let mut done_count = 0;
     let mut worst = Validity::Valid;
     let mut code = 0;
     for number in 1..=args.times {
@@ -60,11 +62,18 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         if !args.output.json {
             announce::print(&comparison(&original, &finished, same, number, args.times))?;
         }
+        done_count = number;
+        if interrupts::count() > 0 {
+            break;
+        }
     }
     if args.times > 1 && !args.output.json {
+        let stopped = match args.times - done_count {
+            0 => String::new(),
+            left => format!(" ({left} more were not begun)"),
+        };
         announce::print(&format!(
-            "same outcome in {same_count} of {} replays",
-            args.times
+            "same outcome in {same_count} of {done_count} replays{stopped}"
         ))?;
     }
     Ok(code)
