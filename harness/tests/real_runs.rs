@@ -300,3 +300,42 @@ fn an_interrupt_ends_a_series_of_replays() {
     );
     lab.assert_nothing_left();
 }
+
+#[test]
+fn the_command_that_a_report_gives_is_accepted() {
+    let lab = Lab::new();
+    let schedule = lab.write("isolate-leader.json", ISOLATE_LEADER);
+    let from_file = ["run", "--time", "7100ms", "--schedule"].map(str::to_owned);
+    let from_file = [&from_file[..], &[schedule.to_string_lossy().into()]].concat();
+    let planned = ["run", "--time", "3s", "--interval", "700ms"].map(str::to_owned);
+    for arguments in [from_file, planned.to_vec()] {
+        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.extend(["--nodes", "3"]);
+        lab.harness(&arguments);
+        let page = std::fs::read_to_string(lab.latest().join("index.html")).unwrap();
+        let mut text = String::new();
+        let mut inside = false;
+        for letter in page.chars() {
+            match letter {
+                '<' => {
+                    inside = true;
+                    text.push(' ');
+                }
+                '>' => inside = false,
+                _ if !inside => text.push(letter),
+                _ => {}
+            }
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let start = words.windows(2).position(|two| two == ["harness", "run"]);
+        let command = &words[start.unwrap()..];
+        let end = command.iter().position(|word| *word == "--seed").unwrap() + 2;
+        let parsed = harness::cli::definition().try_get_matches_from(&command[..end]);
+        assert!(
+            parsed.is_ok(),
+            "{:?}: {}",
+            &command[..end],
+            parsed.unwrap_err()
+        );
+    }
+}
