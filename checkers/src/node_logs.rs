@@ -11,6 +11,10 @@ use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
 /// Name of the history line by which the harness records that a node ended although nobody asked.
 pub const CRASH: &str = "node-crashed";
 
+/// Name of the history line by which the harness records what was still wrong with nodes when all
+/// faults were healed, in the list `problems`.
+pub const RESTORED: &str = "restored";
+
 /// A node that gave up.
 struct Failure {
     time: u64,
@@ -20,7 +24,7 @@ struct Failure {
 }
 
 /// Invalid where a node of the system under test refused to start, or ended although neither a fault
-/// nor the harness ended it.
+/// nor the harness ended it. Unknown where one did not answer any more when all faults were healed.
 pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
     let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
     failures.extend(history.iter().filter_map(crash));
@@ -33,6 +37,9 @@ pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
                 source,
                 "no node left a trace, so nobody knows whether all of them started",
             )
+        } else if let Some(problem) = history.iter().find_map(unrestored) {
+            let summary = format!("not every node was there again after healing: {problem}");
+            conclusion(Validity::Unknown, source, summary)
         } else {
             let summary = "no node crashed by itself or refused to start";
             conclusion(Validity::Valid, source, summary)
@@ -94,6 +101,15 @@ fn crash(line: &Operation) -> Option<Failure> {
     })
 }
 
+fn unrestored(line: &Operation) -> Option<String> {
+    if line.process != Process::Nemesis || line.f != RESTORED {
+        return None;
+    }
+    let problems = line.value["problems"].as_array()?;
+    let told: Vec<&str> = problems.iter().filter_map(Value::as_str).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +158,23 @@ mod tests {
             "{}",
             result.summary
         );
+    }
+
+    #[test]
+    fn a_node_that_never_answers_again_is_no_pass() {
+        let restored = |problems: Value| -> Operation {
+            serde_json::from_value(json!({
+                "index": 0, "time": 1, "process": "nemesis", "type": "info", "f": RESTORED,
+                "value": {"problems": problems}
+            }))
+            .unwrap()
+        };
+        let trace = [event(TraceDetail::Flush { log_end: 1 })];
+        let silent = check(&trace, &[restored(json!(["n3 did not answer"]))]);
+        assert_eq!(silent.valid, Validity::Unknown);
+        assert!(silent.summary.contains("n3"), "{}", silent.summary);
+        let fine = check(&trace, &[restored(json!([]))]);
+        assert_eq!(fine.valid, Validity::Valid);
     }
 
     #[test]

@@ -53,6 +53,11 @@ enum Command {
     },
 }
 
+/// Most nodes of a cluster.
+pub const NODES_MAX: u32 = 9;
+/// Most client threads.
+pub const CONCURRENCY_MAX: u32 = 1000;
+
 /// Where runs are stored.
 #[derive(Debug, Clone, Args)]
 pub struct StoreArgs {
@@ -85,10 +90,10 @@ pub struct RunArgs {
     #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time: u64,
     /// Number of nodes, all of them voters
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     pub nodes: u32,
     /// Number of client threads
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX)))]
     pub concurrency: u32,
     /// Operations per second over all clients; 0 = as fast as it goes
     #[arg(long, default_value_t = 200)]

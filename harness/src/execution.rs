@@ -11,6 +11,7 @@ use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
 use crate::exit::Failure;
+use crate::interrupts;
 use crate::processes::{NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
@@ -107,6 +108,7 @@ pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
 /// # Errors
 /// When the run could not be carried out or recorded. What was recorded stays.
 pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<Finished, Failure> {
+    interrupts::watch().context("cannot listen for Ctrl-C")?;
     let now = Utc::now();
     let name = format!(
         "{}-{}-{}",

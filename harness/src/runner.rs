@@ -163,7 +163,7 @@ impl<'a, W: World> Runner<'a, W> {
                 let now_ns = self.world.now_ns();
                 let value = json!({ "problems": problems });
                 self.recorder
-                    .nemesis(now_ns, "restored", value)
+                    .nemesis(now_ns, checkers::node_logs::RESTORED, value)
                     .map(|()| None)
             }
             Event::NodeCrashed { node, description } => {

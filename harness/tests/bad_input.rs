@@ -101,6 +101,14 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
         one_line(&said);
         assert!(said.contains(word), "{said}");
     }
+    let path = schedule(r#"{"kind":"kill","targets":"one"}"#);
+    let late = ["run", "--schedule", &path, "--time", "1"];
+    let said = refused(&lab, &late, 254);
+    one_line(&said);
+    assert!(
+        said.contains("3000 ms") && said.contains("--time"),
+        "{said}"
+    );
     let said = refused(&lab, &["run", "--schedule", "missing.json"], 254);
     assert!(said.contains("missing.json"), "{said}");
     let path = lab.write("broken.json", "{\"format_version\":1,\n\"faults\":[}");
@@ -143,6 +151,76 @@ fn runs_that_do_not_exist_or_are_damaged_are_named() {
             outcome.stderr
         );
     }
+}
+
+#[test]
+fn a_damaged_manifest_starts_nothing_and_reaches_nothing() {
+    let lab = Lab::new();
+    lab.harness(&[
+        "run",
+        "--nemesis",
+        "none",
+        "--time",
+        "1",
+        "--nodes",
+        "3",
+        "--name",
+        "sound",
+    ]);
+    let sound = kit::document(&lab.latest().join("manifest.json"));
+    let folder = lab.latest();
+    let count = || std::fs::read_dir(lab.path()).unwrap().count();
+    let (lab_count, run_count) = (count(), std::fs::read_dir(lab.runs()).unwrap().count());
+    for (pointer, value, word) in [
+        (
+            "/name",
+            serde_json::json!("../../outside-20260101T000000000Z-1"),
+            "outside",
+        ),
+        ("/options/nodes", u32::MAX.into(), "options.nodes"),
+        (
+            "/options/concurrency",
+            u32::MAX.into(),
+            "options.concurrency",
+        ),
+        ("/options/time_ms", u64::MAX.into(), "options.time_ms"),
+        ("/options/workload", "registre".into(), "registre"),
+        ("/options/bug", "B99".into(), "B99"),
+    ] {
+        let mut manifest = sound.clone();
+        if pointer == "/options/bug" {
+            manifest["options"]["bug"] = value;
+        } else {
+            *manifest.pointer_mut(pointer).unwrap() = value;
+        }
+        std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+        let path = folder.to_string_lossy();
+        let outcome = lab.harness(&["replay", &path]).expect_code(255);
+        one_line(&outcome.stderr);
+        assert!(
+            outcome.stderr.contains(word) && outcome.stderr.contains("manifest.json"),
+            "{}",
+            outcome.stderr
+        );
+    }
+    assert_eq!(count(), lab_count);
+    assert_eq!(
+        std::fs::read_dir(lab.runs()).unwrap().count(),
+        run_count,
+        "a refused replay leaves no run"
+    );
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_listed_as_damaged() {
+    let lab = Lab::new();
+    std::fs::create_dir_all(lab.runs().join("broken-run")).unwrap();
+    std::fs::write(lab.runs().join("broken-run/manifest.json"), "{").unwrap();
+    let listed = lab.harness(&["list"]).expect_code(0).stdout;
+    assert!(
+        listed.contains("damaged") && listed.contains("broken-run"),
+        "{listed}"
+    );
 }
 
 #[test]

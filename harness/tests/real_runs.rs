@@ -211,3 +211,131 @@ fn an_interrupted_run_heals_checks_and_reports() {
     assert!(manifest["phases"]["healed"].is_u64());
     lab.assert_nothing_left();
 }
+
+#[test]
+fn faults_that_overlap_on_one_node_are_healed_each_in_its_own_time() {
+    let lab = Lab::new();
+    let schedule = lab.write(
+        "overlap.json",
+        r#"{"format_version":1,"faults":[
+          {"id":1,"trigger":{"at_ms":2500},"duration_ms":600,
+           "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":300,"rate":1.0}},
+          {"id":2,"trigger":{"at_ms":2800},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n1"]}},
+          {"id":3,"trigger":{"at_ms":2500},"duration_ms":1000,
+           "fault":{"kind":"clock-skew","targets":["n2"],"offset_ms":100,"rate":1.0}},
+          {"id":4,"trigger":{"at_ms":3000},"duration_ms":1800,
+           "fault":{"kind":"clock-skew","targets":["n2"],"offset_ms":400,"rate":1.0}},
+          {"id":5,"trigger":{"at_ms":2500},"duration_ms":2000,
+           "fault":{"kind":"pause","targets":["n3"]}},
+          {"id":6,"trigger":{"at_ms":2700},"duration_ms":300,
+           "fault":{"kind":"kill","targets":["n3"]}},
+          {"id":7,"trigger":{"at_ms":4000},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n3"]}}]}"#,
+    );
+    lab.harness(&[
+        "run",
+        "--schedule",
+        &schedule.to_string_lossy(),
+        "--time",
+        "5",
+    ])
+    .expect_code(0);
+    let schedule = document(&lab.latest().join("schedule.json"));
+    let fault = |id: u64| {
+        let mut faults = schedule["faults"].as_array().unwrap().iter();
+        faults.find(|fault| fault["id"] == id).unwrap().clone()
+    };
+    assert!(
+        fault(1)["healed_at_ms"].as_u64() >= fault(2)["healed_at_ms"].as_u64(),
+        "the clock of a stopped node can be set only once it goes on: {schedule:#}"
+    );
+    assert!(
+        fault(7)["effect"]["stopped_ms"].as_u64() >= Some(1400),
+        "a pause lasts, whatever earlier one ends in between: {schedule:#}"
+    );
+    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let skews_of_n2 = history
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line["f"] == "clock-offsets")
+        .filter(|line| (3_600_000_000..4_700_000_000).contains(&line["time"].as_u64().unwrap()))
+        .filter_map(|line| line["value"]["n2"].as_f64());
+    let skews_of_n2: Vec<f64> = skews_of_n2.collect();
+    assert!(
+        !skews_of_n2.is_empty() && skews_of_n2.iter().all(|skew_ms| *skew_ms > 300.0),
+        "the end of an earlier skew took a later one away: {skews_of_n2:?}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_ends_a_series_of_replays() {
+    let lab = Lab::new();
+    lab.harness(&[
+        "run",
+        "--nemesis",
+        "none",
+        "--time",
+        "2",
+        "--nodes",
+        "3",
+        "--name",
+        "first",
+    ])
+    .expect_code(0);
+    let child = lab.start(&["replay", "latest", "--times", "5"]);
+    eventually("the replay has begun", || {
+        let latest = std::fs::read_link(lab.runs().join("latest")).unwrap();
+        let begun = latest.to_string_lossy().contains("replay");
+        begun && lab.latest().join("history.jsonl").is_file()
+    });
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    assert!(
+        outcome.stdout.contains("4 more were not begun"),
+        "{}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn the_command_that_a_report_gives_is_accepted() {
+    let lab = Lab::new();
+    let schedule = lab.write("isolate-leader.json", ISOLATE_LEADER);
+    let from_file = ["run", "--time", "7100ms", "--schedule"].map(str::to_owned);
+    let from_file = [&from_file[..], &[schedule.to_string_lossy().into()]].concat();
+    let planned = ["run", "--time", "3s", "--interval", "700ms"].map(str::to_owned);
+    for arguments in [from_file, planned.to_vec()] {
+        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.extend(["--nodes", "3"]);
+        lab.harness(&arguments);
+        let page = std::fs::read_to_string(lab.latest().join("index.html")).unwrap();
+        let mut text = String::new();
+        let mut inside = false;
+        for letter in page.chars() {
+            match letter {
+                '<' => {
+                    inside = true;
+                    text.push(' ');
+                }
+                '>' => inside = false,
+                _ if !inside => text.push(letter),
+                _ => {}
+            }
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let start = words.windows(2).position(|two| two == ["harness", "run"]);
+        let command = &words[start.unwrap()..];
+        let end = command.iter().position(|word| *word == "--seed").unwrap() + 2;
+        let parsed = harness::cli::definition().try_get_matches_from(&command[..end]);
+        assert!(
+            parsed.is_ok(),
+            "{:?}: {}",
+            &command[..end],
+            parsed.unwrap_err()
+        );
+    }
+}

@@ -99,6 +99,23 @@ impl Store {
         Ok(runs)
     }
 
+    /// Names of the folders in the store without a readable manifest, in order.
+    pub fn damaged(&self) -> Result<Vec<String>> {
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(Error::io("list", &self.root, source)),
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter(|entry| RunFolder::at(entry.path()).manifest().is_err())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// Finds a run by path, by name, by an unambiguous beginning or end of its name, or as `latest`.
     pub fn find(&self, wanted: &str) -> Result<RunFolder> {
         let direct = Path::new(wanted);
@@ -367,6 +384,7 @@ mod tests {
                 .contains("latest")
         );
         assert!(store.find("").is_err());
+        assert_eq!(store.damaged().unwrap(), ["one"]);
     }
 
     #[test]

@@ -63,7 +63,17 @@ fn replay_command(name: &str, store: &str) -> String {
     if store == "runs" {
         format!("harness replay {name}")
     } else {
-        format!("harness replay {name} --out {store}")
+        format!("harness replay {name} --out {}", word(store))
+    }
+}
+
+/// A word as a POSIX shell reads it.
+fn word(text: &str) -> String {
+    let safe = |letter: char| letter.is_ascii_alphanumeric() || "-_./,:=+@%".contains(letter);
+    if !text.is_empty() && text.chars().all(safe) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -90,4 +100,18 @@ fn details(verdict: &Verdict) -> String {
         .map(line)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replay_command_survives_a_shell() {
+        assert_eq!(replay_command("a", "runs"), "harness replay a");
+        assert_eq!(
+            replay_command("a", "my runs/it's"),
+            r"harness replay a --out 'my runs/it'\''s'"
+        );
+    }
 }

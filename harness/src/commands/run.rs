@@ -105,14 +105,21 @@ fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
         };
         return Ok(format!("{}-{nemesis}", options.workload));
     };
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
-    if name.is_empty() || name.len() > 60 || name.starts_with(['.', '-']) || !name.chars().all(fits)
-    {
+    if !fits_a_folder(name, 60) {
         return Err(Failure::arguments(format!(
             "--name {name:?}: use up to 60 letters, digits, and - _ . + between them"
         )));
     }
     Ok(name.clone())
+}
+
+/// Whether a name can be a folder in the store, a part of an address and a word of a command.
+pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
+    !name.is_empty()
+        && name.len() <= length_max
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(fits)
 }
 
 fn schedule(
@@ -148,6 +155,15 @@ fn schedule(
     }
     nemesis::schedule::prepare(&mut schedule, &nodes)
         .map_err(|error| Failure::arguments(error.to_string()))?;
+    let end_ms = options.time_ms.saturating_add(START_UP_MS);
+    let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
+    if let Some(late) = late {
+        return Err(Failure::arguments(format!(
+            "fault {} of the schedule starts at {} ms, but clients end at {end_ms} ms; \
+             give a longer --time",
+            late.id, late.trigger.at_ms
+        )));
+    }
     Ok(schedule)
 }
 

@@ -47,7 +47,8 @@ fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
     assert!(text.contains("4 812 operations on 12 keys were linearizable"));
     assert!(text.contains("harness replay register-all-42"));
     let run = "harness run --workload register --nemesis partition-random,kill --nodes 5 \
-               --concurrency 10 --rate 200 --time 30 --interval 4.5 --seed 42";
+               --concurrency 10 --rate 200 --time 30 --interval 4500ms --operation-timeout 1 \
+               --recovery-timeout 10 --seed 42";
     assert!(text.contains(run), "{text}");
     assert!(!html.contains("What could not be read"));
     assert!(html.contains(r#"<a href="nodes/n1/trace.jsonl">"#));
