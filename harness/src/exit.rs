@@ -35,8 +35,16 @@ impl Failure {
     /// What to tell the user, in one line.
     pub fn message(&self) -> String {
         let (Self::BadArguments(error) | Self::Harness(error)) = self;
-        let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-        causes.join(": ").replace('\n', " ")
+        let mut message = String::new();
+        for cause in error.chain().map(ToString::to_string) {
+            if message.is_empty() {
+                message = cause;
+            } else if !message.ends_with(&cause) {
+                // Some errors already end with their cause.
+                message = format!("{message}: {cause}");
+            }
+        }
+        message.replace('\n', " ")
     }
 
     /// A complaint about arguments.
@@ -66,5 +74,24 @@ pub fn of_validity(validity: Validity) -> u8 {
         Validity::Valid => VALID,
         Validity::Invalid => INVALID,
         Validity::Unknown => UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let source = std::io::Error::other("disk on fire");
+        let error = results::Error::io("read", "/x", source);
+        assert_eq!(
+            Failure::from(error).message(),
+            "cannot read /x: disk on fire"
+        );
+        let error = Err::<(), _>(anyhow::Error::msg("inner")).context("outer");
+        assert_eq!(Failure::from(error.unwrap_err()).message(), "outer: inner");
     }
 }
