@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::duration::{parse_ms, parse_positive_ms};
@@ -33,6 +34,7 @@ Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness it
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a cluster of real processes under faults and judge it
+    #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
@@ -52,6 +54,11 @@ enum Command {
         arguments: Vec<OsString>,
     },
 }
+
+/// Most nodes in a cluster.
+pub const NODES_MAX: u32 = 9;
+/// Most client threads.
+pub const CONCURRENCY_MAX: u32 = 1000;
 
 /// Where runs are stored.
 #[derive(Debug, Clone, Args)]
@@ -85,10 +92,13 @@ pub struct RunArgs {
     #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time: u64,
     /// Number of nodes, all of them voters
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     pub nodes: u32,
     /// Number of client threads
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX))
+    )]
     pub concurrency: u32,
     /// Operations per second over all clients; 0 = as fast as it goes
     #[arg(long, default_value_t = 200)]
@@ -221,13 +231,29 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// Help and version are no errors; everything else is a complaint about arguments.
+/// Help and version are no errors; everything else is a complaint about arguments, in one line.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(exit::BAD_ARGUMENTS)
-    } else {
-        ExitCode::SUCCESS
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(exit::BAD_ARGUMENTS)
+        }
+        _ => {
+            let text = error.to_string();
+            let problem = ["\n\nUsage:", "\n\nFor more information"]
+                .into_iter()
+                .fold(text.as_str(), |text, end| {
+                    text.split(end).next().unwrap_or(text)
+                });
+            let problem = problem.strip_prefix("error: ").unwrap_or(problem);
+            let words: Vec<&str> = problem.split_whitespace().collect();
+            complain(&format!("{}; see --help", words.join(" ")));
+            ExitCode::from(exit::BAD_ARGUMENTS)
+        }
     }
 }
 

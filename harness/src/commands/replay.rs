@@ -1,14 +1,15 @@
 //! Owns `harness replay`: the recorded faults again, and whether the outcome is the same.
 //! Never invents a fault: one whose moment never came is asked for as it was planned.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use results::manifest::Manifest;
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
-use super::announce;
-use crate::cli::ReplayArgs;
+use super::{announce, run};
+use crate::cli::{CONCURRENCY_MAX, NODES_MAX, ReplayArgs};
+use crate::duration::WEEK_MS;
 use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::Failure;
 use crate::progress::Progress;
@@ -21,6 +22,9 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
+    let label = label(&manifest);
+    check(&manifest, &label)
+        .map_err(|problem| anyhow!("{}: {problem}", folder.manifest_path().display()))?;
     let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
     let program = node_program(args.node_bin.as_deref())?;
     let mut progress = Progress::new(args.output.quiet || args.output.json);
@@ -34,7 +38,6 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         schedule.faults.len(),
         manifest.seed
     ));
-    let label = label(&manifest);
     let mut same_count = 0;
     let mut worst = Validity::Valid;
     let mut code = 0;
@@ -68,6 +71,44 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         ))?;
     }
     Ok(code)
+}
+
+/// Refuses what `harness run` would never have written: a recording may come from anywhere.
+fn check(manifest: &Manifest, label: &str) -> Result<(), String> {
+    let options = &manifest.options;
+    let bounded = |field: &str, value: u64, range: std::ops::RangeInclusive<u64>| {
+        let text = format!("{field} is {value}, not in {range:?}");
+        if range.contains(&value) {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    };
+    if !run::is_label(label.strip_suffix("-replay").unwrap_or(label)) {
+        return Err(format!("name {:?} is not the name of a run", manifest.name));
+    }
+    bounded("nodes", options.nodes.into(), 1..=NODES_MAX.into())?;
+    bounded(
+        "concurrency",
+        options.concurrency.into(),
+        1..=CONCURRENCY_MAX.into(),
+    )?;
+    bounded("time_ms", options.time_ms, 1..=WEEK_MS)?;
+    bounded(
+        "operation_timeout_ms",
+        options.operation_timeout_ms,
+        1..=WEEK_MS,
+    )?;
+    bounded(
+        "recovery_timeout_ms",
+        options.recovery_timeout_ms,
+        0..=WEEK_MS,
+    )?;
+    let known = run::check_workload(&options.workload);
+    known.map_err(|failure| failure.message())?;
+    let bug = options.bug.as_deref().map(run::parse_bug).transpose();
+    bug.map_err(|failure| failure.message())?;
+    Ok(())
 }
 
 fn label(manifest: &Manifest) -> String {
