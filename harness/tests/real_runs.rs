@@ -178,6 +178,34 @@ fn a_high_watermark_of_any_epoch_is_found() {
     finds("hwm-any-epoch", 5, KILL_ALL, "epoch-history");
 }
 
+#[test]
+fn a_clock_is_set_right_even_if_its_node_is_stopped_when_that_is_due() {
+    let lab = Lab::new();
+    let schedule = lab.write(
+        "faults.json",
+        r#"{"format_version":1,"faults":[
+          {"trigger":{"at_ms":2500},"duration_ms":800,
+           "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":400,"rate":1.0}},
+          {"trigger":{"at_ms":2900},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n1"]}}]}"#,
+    );
+    let schedule = schedule.to_string_lossy();
+    lab.harness(&[
+        "run",
+        "--schedule",
+        &schedule,
+        "--time",
+        "4",
+        "--nodes",
+        "3",
+    ])
+    .expect_code(0);
+    let schedule = document(&lab.latest().join("schedule.json"));
+    for fault in schedule["faults"].as_array().unwrap() {
+        assert!(fault["healed_at_ms"].is_u64(), "{fault:#}");
+    }
+}
+
 /// Starts a long run and waits until clients are at work.
 fn long_run(lab: &Lab) -> std::process::Child {
     let child = lab.start(&[

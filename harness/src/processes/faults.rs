@@ -17,6 +17,12 @@ use crate::world::{FaultReport, HealReport};
 /// How long to wait for a node that another fault holds.
 const HELD_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long to wait with setting a clock right for a node that another fault holds: longer than stock
+/// faults last, shorter than a run waits for a heal.
+const SET_RIGHT_LIMIT: Duration = Duration::from_secs(30);
+/// Pause before trying again.
+const SET_RIGHT_PAUSE: Duration = Duration::from_millis(20);
+
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults {
@@ -81,15 +87,7 @@ impl ActiveFaults {
             Some(Active::Clocks { nodes }) => {
                 let mut problems = Vec::new();
                 for node in &nodes {
-                    match cluster.set_clock(node, 0, 1.0).await {
-                        Ok(skew_ms) if skew_ms.abs() <= 50.0 => {}
-                        Ok(skew_ms) => {
-                            problems.push(format!("the clock of {node} is {skew_ms:.0} ms off"));
-                        }
-                        // A dead node comes back with a true clock.
-                        Err(_) if cluster.address(node).is_none() => {}
-                        Err(problem) => problems.push(problem),
-                    }
+                    problems.extend(set_right(cluster, node).await.err());
                 }
                 (problems, Map::new())
             }
@@ -171,6 +169,21 @@ async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, 
         (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
         report,
     )
+}
+
+/// Sets the clock of a node right. If another fault holds the node, that is done once it is back.
+async fn set_right(cluster: &Cluster, node: &str) -> Result<(), String> {
+    let limit = Instant::now() + SET_RIGHT_LIMIT;
+    loop {
+        match cluster.set_clock(node, 0, 1.0).await {
+            Ok(skew_ms) if skew_ms.abs() <= 50.0 => return Ok(()),
+            Ok(skew_ms) => return Err(format!("the clock of {node} is {skew_ms:.0} ms off")),
+            // A dead node comes back with a true clock.
+            Err(_) if cluster.address(node).is_none() => return Ok(()),
+            Err(problem) if Instant::now() >= limit => return Err(problem),
+            Err(_) => tokio::time::sleep(SET_RIGHT_PAUSE).await,
+        }
+    }
 }
 
 fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -> FaultReport {
