@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::duration::{parse_ms, parse_positive_ms};
@@ -33,6 +34,7 @@ Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness it
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a cluster of real processes under faults and judge it
+    #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
@@ -226,13 +228,29 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// Help and version are no errors; everything else is a complaint about arguments.
+/// Help and version are no errors; everything else is a complaint about arguments, in one line.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(exit::BAD_ARGUMENTS)
-    } else {
-        ExitCode::SUCCESS
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(exit::BAD_ARGUMENTS)
+        }
+        _ => {
+            let text = error.to_string();
+            let problem = ["\n\nUsage:", "\n\nFor more information"]
+                .into_iter()
+                .fold(text.as_str(), |text, end| {
+                    text.split(end).next().unwrap_or(text)
+                });
+            let problem = problem.strip_prefix("error: ").unwrap_or(problem);
+            let words: Vec<&str> = problem.split_whitespace().collect();
+            complain(&format!("{}; see --help", words.join(" ")));
+            ExitCode::from(exit::BAD_ARGUMENTS)
+        }
     }
 }
 

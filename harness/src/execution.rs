@@ -129,6 +129,9 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         phases: Phases::default(),
     };
     let folder = store.create_run(&name)?;
+    if plan.replay_of.is_none() {
+        progress.note(&format!("seed {}", plan.seed));
+    }
     let skews_clocks = plan
         .schedule
         .faults

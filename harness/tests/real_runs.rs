@@ -9,12 +9,34 @@ use kit::{Lab, document, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Cuts the leader off again and again, long enough for the others to elect and be written to.
-const ISOLATE_LEADER: &str = r#"{"format_version":1,"faults":[
-  {"trigger":{"at_ms":3000},"duration_ms":2000,
-   "fault":{"kind":"partition","shape":"one-node","target":"leader"}},
-  {"trigger":{"at_ms":7000},"duration_ms":2000,
+/// Cuts the leader off after slowing its clock down: it believes in itself far longer than the others
+/// take to elect and be written to, however busy the machine is.
+const ISOLATE_SLOW_LEADER: &str = r#"{"format_version":1,"faults":[
+  {"trigger":{"at_ms":2900},"duration_ms":5000,
+   "fault":{"kind":"clock-skew","targets":"leader","offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":3000},"duration_ms":4800,
    "fault":{"kind":"partition","shape":"one-node","target":"leader"}}]}"#;
+
+/// The same to every node of three in turn: whoever leads in a replay, its turn comes.
+const ISOLATE_EACH_SLOWED: &str = r#"{"format_version":1,"faults":[
+  {"trigger":{"at_ms":2500},"duration_ms":2300,
+   "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":2600},"duration_ms":2100,
+   "fault":{"kind":"partition","shape":"one-node","target":["n1"]}},
+  {"trigger":{"at_ms":5100},"duration_ms":2300,
+   "fault":{"kind":"clock-skew","targets":["n2"],"offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":5200},"duration_ms":2100,
+   "fault":{"kind":"partition","shape":"one-node","target":["n2"]}},
+  {"trigger":{"at_ms":7700},"duration_ms":2300,
+   "fault":{"kind":"clock-skew","targets":["n3"],"offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":7800},"duration_ms":2100,
+   "fault":{"kind":"partition","shape":"one-node","target":["n3"]}}]}"#;
+
+/// Kills every node at once: the next leader knows of no record that it is committed, so every one that
+/// it commits before its own first record is one too early.
+const KILL_ALL: &str = r#"{"format_version":1,"faults":[
+  {"trigger":{"at_ms":4000},"duration_ms":300,"fault":{"kind":"kill","targets":"all"}},
+  {"trigger":{"at_ms":7000},"duration_ms":300,"fault":{"kind":"kill","targets":"all"}}]}"#;
 
 #[test]
 fn a_run_without_bugs_is_valid_and_leaves_a_whole_folder() {
@@ -99,9 +121,9 @@ fn a_run_that_tests_nothing_is_not_a_pass() {
     assert_eq!(lab.verdict()["valid"], "unknown");
 }
 
-fn finds(bug: &str, checker: &str) -> Lab {
+fn finds(bug: &str, nodes: u32, schedule: &str, checker: &str) -> Lab {
     let lab = Lab::new();
-    let schedule = lab.write("isolate-leader.json", ISOLATE_LEADER);
+    let schedule = lab.write("faults.json", schedule);
     let outcome = lab
         .harness(&[
             "run",
@@ -109,6 +131,8 @@ fn finds(bug: &str, checker: &str) -> Lab {
             &schedule.to_string_lossy(),
             "--time",
             "9",
+            "--nodes",
+            &nodes.to_string(),
             "--rate",
             "300",
             "--seed",
@@ -134,12 +158,12 @@ fn finds(bug: &str, checker: &str) -> Lab {
 
 #[test]
 fn a_stale_read_is_found() {
-    finds("stale-read", "linearizable");
+    finds("stale-read", 5, ISOLATE_SLOW_LEADER, "linearizable");
 }
 
 #[test]
 fn an_acknowledgement_on_append_is_found_and_its_replay_fails_again() {
-    let lab = finds("ack-on-append", "linearizable");
+    let lab = finds("ack-on-append", 3, ISOLATE_EACH_SLOWED, "linearizable");
     let replay = lab.harness(&["replay", "latest"]).expect_code(1);
     assert!(
         replay.stdout.contains("same outcome: was invalid"),
@@ -151,7 +175,35 @@ fn an_acknowledgement_on_append_is_found_and_its_replay_fails_again() {
 
 #[test]
 fn a_high_watermark_of_any_epoch_is_found() {
-    finds("hwm-any-epoch", "epoch-history");
+    finds("hwm-any-epoch", 5, KILL_ALL, "epoch-history");
+}
+
+#[test]
+fn a_clock_is_set_right_even_if_its_node_is_stopped_when_that_is_due() {
+    let lab = Lab::new();
+    let schedule = lab.write(
+        "faults.json",
+        r#"{"format_version":1,"faults":[
+          {"trigger":{"at_ms":2500},"duration_ms":800,
+           "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":400,"rate":1.0}},
+          {"trigger":{"at_ms":2900},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n1"]}}]}"#,
+    );
+    let schedule = schedule.to_string_lossy();
+    lab.harness(&[
+        "run",
+        "--schedule",
+        &schedule,
+        "--time",
+        "4",
+        "--nodes",
+        "3",
+    ])
+    .expect_code(0);
+    let schedule = document(&lab.latest().join("schedule.json"));
+    for fault in schedule["faults"].as_array().unwrap() {
+        assert!(fault["healed_at_ms"].is_u64(), "{fault:#}");
+    }
 }
 
 /// Starts a long run and waits until clients are at work.

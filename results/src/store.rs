@@ -319,11 +319,8 @@ pub fn read_schedule(path: &Path) -> Result<Schedule> {
 /// Reads one JSON document; the error names the line.
 pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
-    serde_json::from_slice(&text).map_err(|error| Error::Malformed {
-        path: path.to_path_buf(),
-        line: error.line().max(1),
-        reason: error.to_string(),
-    })
+    serde_json::from_slice(&text)
+        .map_err(|error| Error::malformed(path, error.line().max(1), &error))
 }
 
 /// Replaces a JSON document so that a reader sees the old or the new one, never half of either.

@@ -39,7 +39,6 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         schedule.faults.len(),
         manifest.seed
     ));
-    let label = label(&manifest);
     let mut same_count = 0;
     let mut done_count = 0;
     let mut worst = Validity::Valid;

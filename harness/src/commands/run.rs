@@ -18,6 +18,9 @@ use crate::progress::Progress;
 use crate::runner::START_UP_MS;
 use crate::workload::WORKLOADS;
 
+/// Longest beginning of a run's name.
+const LABEL_LENGTH_MAX: usize = 60;
+
 /// Executes `harness run`.
 ///
 /// # Errors
@@ -45,7 +48,6 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let program = node_program(args.node_bin.as_deref())?;
     let store = Store::new(&args.store.out);
     let mut progress = Progress::new(args.output.quiet || args.output.json);
-    progress.note(&format!("seed {seed}"));
     let plan = RunPlan {
         label,
         seed,
@@ -77,7 +79,7 @@ fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
     }
 }
 
-fn check_workload(name: &str) -> Result<(), Failure> {
+pub(super) fn check_workload(name: &str) -> Result<(), Failure> {
     if WORKLOADS.contains(&name) {
         return Ok(());
     }
@@ -91,12 +93,21 @@ fn check_workload(name: &str) -> Result<(), Failure> {
     )))
 }
 
-fn parse_bug(text: &str) -> Result<String, Failure> {
+pub(super) fn parse_bug(text: &str) -> Result<String, Failure> {
     let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
     Ok(bug.name().to_owned())
 }
 
-/// Names of runs become names of folders and parts of addresses.
+/// Whether a run's name may begin with this: it becomes the name of a folder, part of an address, and
+/// an argument of the nodes.
+pub(super) fn is_label(name: &str) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
+    !name.is_empty()
+        && name.len() <= LABEL_LENGTH_MAX
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(fits)
+}
+
 fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     let Some(name) = &args.name else {
         let nemesis = match options.nemesis.as_slice() {
@@ -107,7 +118,7 @@ fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     };
     if !fits_a_folder(name, 60) {
         return Err(Failure::arguments(format!(
-            "--name {name:?}: use up to 60 letters, digits, and - _ . + between them"
+            "--name {name:?}: use up to {LABEL_LENGTH_MAX} letters, digits, and - _ . + between them"
         )));
     }
     Ok(name.clone())
