@@ -356,7 +356,7 @@ fn an_interrupt_ends_a_series_of_replays() {
 #[test]
 fn the_command_that_a_report_gives_is_accepted() {
     let lab = Lab::new();
-    let schedule = lab.write("isolate-leader.json", ISOLATE_LEADER);
+    let schedule = lab.write("isolate-leader.json", ISOLATE_SLOW_LEADER);
     let from_file = ["run", "--time", "7100ms", "--schedule"].map(str::to_owned);
     let from_file = [&from_file[..], &[schedule.to_string_lossy().into()]].concat();
     let planned = ["run", "--time", "3s", "--interval", "700ms"].map(str::to_owned);

@@ -10,7 +10,7 @@ use results::verdict::{Validity, Verdict};
 use super::announce;
 use super::run::fits_a_folder;
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, ReplayArgs};
-use crate::duration::parse_ms;
+use crate::duration::WEEK_MS;
 use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::Failure;
 use crate::interrupts;
@@ -39,6 +39,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         schedule.faults.len(),
         manifest.seed
     ));
+    let label = label(&manifest);
     let mut same_count = 0;
     let mut done_count = 0;
     let mut worst = Validity::Valid;
@@ -85,7 +86,6 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
 /// A damaged manifest must not start what no command line could ask for.
 fn check(manifest: &Manifest) -> anyhow::Result<()> {
     let options = &manifest.options;
-    let week_ms = parse_ms("168h").map_err(anyhow::Error::msg)?;
     let numbers = [
         ("nodes", options.nodes.into(), 1, NODES_MAX.into()),
         (
@@ -94,18 +94,18 @@ fn check(manifest: &Manifest) -> anyhow::Result<()> {
             1,
             CONCURRENCY_MAX.into(),
         ),
-        ("time_ms", options.time_ms, 1, week_ms),
+        ("time_ms", options.time_ms, 1, WEEK_MS),
         (
             "operation_timeout_ms",
             options.operation_timeout_ms,
             1,
-            week_ms,
+            WEEK_MS,
         ),
         (
             "recovery_timeout_ms",
             options.recovery_timeout_ms,
             0,
-            week_ms,
+            WEEK_MS,
         ),
     ];
     for (field, found, least, most) in numbers {

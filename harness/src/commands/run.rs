@@ -98,16 +98,6 @@ pub(super) fn parse_bug(text: &str) -> Result<String, Failure> {
     Ok(bug.name().to_owned())
 }
 
-/// Whether a run's name may begin with this: it becomes the name of a folder, part of an address, and
-/// an argument of the nodes.
-pub(super) fn is_label(name: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
-    !name.is_empty()
-        && name.len() <= LABEL_LENGTH_MAX
-        && !name.starts_with(['.', '-'])
-        && name.chars().all(fits)
-}
-
 fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     let Some(name) = &args.name else {
         let nemesis = match options.nemesis.as_slice() {
@@ -116,7 +106,7 @@ fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
         };
         return Ok(format!("{}-{nemesis}", options.workload));
     };
-    if !fits_a_folder(name, 60) {
+    if !fits_a_folder(name, LABEL_LENGTH_MAX) {
         return Err(Failure::arguments(format!(
             "--name {name:?}: use up to {LABEL_LENGTH_MAX} letters, digits, and - _ . + between them"
         )));

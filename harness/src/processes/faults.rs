@@ -19,12 +19,6 @@ const HELD_LIMIT: Duration = Duration::from_secs(5);
 /// How often to look whether a stopped node goes on.
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
-/// How long to wait with setting a clock right for a node that another fault holds: longer than stock
-/// faults last, shorter than a run waits for a heal.
-const SET_RIGHT_LIMIT: Duration = Duration::from_secs(30);
-/// Pause before trying again.
-const SET_RIGHT_PAUSE: Duration = Duration::from_millis(20);
-
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults {
