@@ -138,7 +138,13 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         .iter()
         .any(|fault| fault.fault.kind == "clock-skew");
     let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
-    let mut world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks)?;
+    let world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks);
+    let mut world = world.inspect_err(|_| {
+        // The error holds the node's last words, and there is nothing else to keep.
+        if let Err(error) = store.discard_unbegun(&folder) {
+            progress.note(&error.to_string());
+        }
+    })?;
     let outcome = Runner::new(
         &mut world,
         &mut recorder,

@@ -285,6 +285,19 @@ fn a_run_that_cannot_be_read_is_listed_as_damaged() {
 }
 
 #[test]
+fn a_node_program_that_is_none_leaves_no_run() {
+    let lab = Lab::new();
+    let said = lab
+        .harness(&["run", "--time", "5", "--node-bin", "/bin/true"])
+        .expect_code(255)
+        .stderr;
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.contains("ended at once"), "{said}");
+    assert_eq!(std::fs::read_dir(lab.runs()).unwrap().count(), 0, "{said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn a_busy_port_is_named() {
     let lab = Lab::new();
     std::fs::create_dir(lab.runs()).unwrap();

@@ -1,5 +1,5 @@
 //! Owns the layout of the run store and of one run folder, and atomic replacement of its documents.
-//! Never deletes a recording.
+//! Never deletes anything recorded.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -60,6 +60,27 @@ impl Store {
         let folder = RunFolder { path };
         self.point_latest_at(name)?;
         Ok(folder)
+    }
+
+    /// Removes a run in which nothing has happened yet, and points `latest` at the newest that is left.
+    ///
+    /// # Errors
+    /// When the folder cannot be removed, or holds a recorded operation.
+    pub fn discard_unbegun(&self, folder: &RunFolder) -> Result<()> {
+        let history = folder.history_path();
+        if std::fs::metadata(&history).is_ok_and(|metadata| metadata.len() > 0) {
+            let reason = std::io::Error::other("it holds recorded operations");
+            return Err(Error::io("discard", history, reason));
+        }
+        std::fs::remove_dir_all(&folder.path)
+            .map_err(|source| Error::io("remove", &folder.path, source))?;
+        match self.list()?.first() {
+            Some((_, newest)) => self.point_latest_at(&newest.name),
+            None => {
+                let link = self.root.join("latest");
+                std::fs::remove_file(&link).map_err(|source| Error::io("remove", link, source))
+            }
+        }
     }
 
     fn point_latest_at(&self, name: &str) -> Result<()> {
@@ -359,6 +380,20 @@ mod tests {
             store.create_run("one").is_err(),
             "a run is never overwritten"
         );
+    }
+
+    #[test]
+    fn only_a_run_without_operations_can_be_discarded() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path().join("runs"));
+        let folder = store.create_run("one").unwrap();
+        std::fs::write(folder.history_path(), "{}\n").unwrap();
+        assert!(store.discard_unbegun(&folder).is_err());
+        assert!(folder.path().is_dir());
+        std::fs::write(folder.history_path(), "").unwrap();
+        store.discard_unbegun(&folder).unwrap();
+        assert!(!folder.path().exists());
+        assert!(store.root().join("latest").symlink_metadata().is_err());
     }
 
     #[test]
