@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::node_process::{NodeProcess, NodeSettings};
 use super::spawner::Spawner;
+use crate::world::Event;
 
 /// How long the kernel may take to end a killed process.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
@@ -235,7 +237,7 @@ impl Cluster {
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
-    pub(super) fn reap_crashed(&self) -> Vec<(String, String)> {
+    pub(super) fn reap_crashed(&self) -> Vec<Event> {
         let mut crashed = Vec::new();
         for (name, slot) in &self.slots {
             // Somebody who works on the node right now will notice as well.
@@ -248,7 +250,11 @@ impl Cluster {
             self.set_address(name, None);
             slot.process = None;
             slot.stopped_since = None;
-            crashed.push((name.clone(), slot.settings.epitaph(status)));
+            crashed.push(Event::NodeCrashed {
+                node: name.clone(),
+                description: slot.settings.epitaph(status),
+                signal: status.signal(),
+            });
         }
         crashed
     }

@@ -139,8 +139,8 @@ impl ProcessWorld {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
             while !shared.stopping.load(Ordering::Relaxed) {
-                for (node, description) in shared.cluster.reap_crashed() {
-                    let _ = sender.send(Event::NodeCrashed { node, description });
+                for crash in shared.cluster.reap_crashed() {
+                    let _ = sender.send(crash);
                 }
                 tokio::time::sleep(CRASH_LOOK).await;
             }
