@@ -35,8 +35,16 @@ impl Failure {
     /// What to tell the user, in one line.
     pub fn message(&self) -> String {
         let (Self::BadArguments(error) | Self::Harness(error)) = self;
-        let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-        causes.join(": ").replace('\n', " ")
+        let mut told = String::new();
+        for cause in error.chain().map(ToString::to_string) {
+            // Some errors already tell their cause.
+            if told.is_empty() {
+                told = cause;
+            } else if !told.ends_with(&cause) {
+                told = format!("{told}: {cause}");
+            }
+        }
+        told.replace('\n', " ")
     }
 
     /// A complaint about arguments.

@@ -103,6 +103,7 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
     }
     let said = refused(&lab, &["run", "--schedule", "missing.json"], 254);
     assert!(said.contains("missing.json"), "{said}");
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
     let path = lab.write("broken.json", "{\"format_version\":1,\n\"faults\":[}");
     let said = refused(&lab, &["run", "--schedule", &path.to_string_lossy()], 254);
     assert!(said.contains("line 2"), "{said}");
