@@ -36,6 +36,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     ));
     let label = label(&manifest);
     let mut same_count = 0;
+    let mut compared_count = 0;
     let mut worst = Validity::Valid;
     let mut code = 0;
     for number in 1..=args.times {
@@ -50,21 +51,28 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             command: command.clone(),
         };
         let finished = execute(plan, &store, &mut progress)?;
-        let same = same_outcome(&original, &finished.verdict);
-        same_count += u32::from(same);
         let this = announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)?;
         if finished.verdict.valid >= worst {
             worst = finished.verdict.valid;
             code = this;
         }
+        if finished.interrupted {
+            // Half a replay compares with nothing, and whoever stops one wants no other.
+            if !args.output.json {
+                announce::print(&format!("replay {number} of {} was stopped", args.times))?;
+            }
+            break;
+        }
+        let same = same_outcome(&original, &finished.verdict);
+        same_count += u32::from(same);
+        compared_count += 1;
         if !args.output.json {
             announce::print(&comparison(&original, &finished, same, number, args.times))?;
         }
     }
     if args.times > 1 && !args.output.json {
         announce::print(&format!(
-            "same outcome in {same_count} of {} replays",
-            args.times
+            "same outcome in {same_count} of {compared_count} replays"
         ))?;
     }
     Ok(code)
