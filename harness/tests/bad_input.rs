@@ -55,6 +55,9 @@ fn an_unknown_bug_gets_the_known_ones() {
         said.contains("stale-read") && said.contains("B09"),
         "{said}"
     );
+    let said = refused(&lab, &["run", "--bug", "ack-on-apend"], 254);
+    one_line(&said);
+    assert!(said.contains("did you mean \"ack-on-append\""), "{said}");
 }
 
 #[test]

@@ -82,17 +82,24 @@ fn check_workload(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let known = WORKLOADS.join(", ");
-    let nearest = nemesis::names::nearest(name, &WORKLOADS);
-    let hint = nearest
-        .map(|name| format!("; did you mean {name:?}?"))
-        .unwrap_or_default();
+    let hint = did_you_mean(name, &WORKLOADS);
     Err(Failure::arguments(format!(
         "unknown workload {name:?}; known: {known}{hint}"
     )))
 }
 
+fn did_you_mean(word: &str, known: &[&str]) -> String {
+    nemesis::names::nearest(word, known)
+        .map(|name| format!("; did you mean {name:?}?"))
+        .unwrap_or_default()
+}
+
 fn parse_bug(text: &str) -> Result<String, Failure> {
-    let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
+    let known = node::mutants::Bug::ALL.map(|bug| bug.name());
+    let bug = text.parse::<node::mutants::Bug>().map_err(|refusal| {
+        let hint = did_you_mean(text, &known);
+        Failure::arguments(format!("{refusal}{hint}"))
+    })?;
     Ok(bug.name().to_owned())
 }
 
