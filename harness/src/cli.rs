@@ -24,10 +24,10 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
-  harness run --nemesis partition-random --time 300   break the network for five minutes
-  harness run --nemesis kill,pause --bug ack-on-append   watch a seeded bug being found
-  harness replay latest --times 5                     run the same faults again, five times
-  harness serve                                       browse the reports
+  harness run --nemesis partition-random --time 300         break the network for five minutes
+  harness run --nemesis partition-random --bug stale-read   watch a seeded bug being found
+  harness replay latest --times 5                           run the same faults again, five times
+  harness serve                                             browse the reports
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.";
 
@@ -82,7 +82,7 @@ pub struct OutputArgs {
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, or none
+    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none
     #[arg(long, default_value = "partition-random", value_name = "FAULTS")]
     pub nemesis: String,
     /// What clients do
@@ -106,8 +106,8 @@ pub struct RunArgs {
     /// Seed of operations, faults and election timers; a fresh one by default
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Run the faults of this file instead of generated ones; times count from the start of the
-    /// run, and clients begin 2 s after it
+    /// Run the faults of this file instead of generated ones (the README shows one, and so does the
+    /// schedule.json of any run); times count from the start of the run, and clients begin 2 s after
     #[arg(long, value_name = "FILE", conflicts_with = "nemesis")]
     pub schedule: Option<PathBuf>,
     /// Switch on a seeded bug in every node (see `harness bugs`)

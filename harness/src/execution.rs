@@ -60,6 +60,8 @@ pub struct Finished {
     pub name: String,
     /// What came out.
     pub verdict: Verdict,
+    /// Whether the user stopped it early.
+    pub interrupted: bool,
 }
 
 /// The node program to run: a given one, or this executable itself.
@@ -162,10 +164,14 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         drop_data(&folder, progress);
     }
     render(store, &folder, progress);
+    let interrupted = folder
+        .manifest()
+        .is_ok_and(|manifest| manifest.phases.interrupted);
     Ok(Finished {
         folder,
         name,
         verdict,
+        interrupted,
     })
 }
 

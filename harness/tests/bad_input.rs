@@ -56,6 +56,9 @@ fn an_unknown_bug_gets_the_known_ones() {
         said.contains("stale-read") && said.contains("B09"),
         "{said}"
     );
+    let said = refused(&lab, &["run", "--bug", "ack-on-apend"], 254);
+    one_line(&said);
+    assert!(said.contains("did you mean \"ack-on-append\""), "{said}");
 }
 
 #[test]
@@ -115,6 +118,7 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
     );
     let said = refused(&lab, &["run", "--schedule", "missing.json"], 254);
     assert!(said.contains("missing.json"), "{said}");
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
     let path = lab.write("broken.json", "{\"format_version\":1,\n\"faults\":[}");
     let said = refused(&lab, &["run", "--schedule", &path.to_string_lossy()], 254);
     assert!(said.contains("line 2"), "{said}");

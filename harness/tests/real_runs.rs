@@ -261,6 +261,35 @@ fn an_interrupted_run_heals_checks_and_reports() {
     let manifest = document(&lab.latest().join("manifest.json"));
     assert_eq!(manifest["phases"]["interrupted"], true);
     assert!(manifest["phases"]["healed"].is_u64());
+    assert!(
+        outcome.stdout.contains("stopped early"),
+        "{}",
+        outcome.stdout
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupted_replay_is_the_last_one() {
+    let lab = Lab::new();
+    lab.harness(&["run", "--nemesis", "none", "--time", "4", "--nodes", "3"])
+        .expect_code(0);
+    let original = lab.latest();
+    let child = lab.start(&["replay", "latest", "--times", "3"]);
+    eventually("the replay records operations", || {
+        lab.latest() != original
+            && std::fs::read_to_string(lab.latest().join("history.jsonl"))
+                .is_ok_and(|text| text.contains(r#""type":"ok""#))
+    });
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    assert!(
+        outcome.stdout.contains("replay 1 of 3 was stopped")
+            && outcome.stdout.contains("same outcome in 0 of 0 replays"),
+        "{}",
+        outcome.stdout
+    );
+    assert_eq!(outcome.stdout.matches("verdict: ").count(), 1);
     lab.assert_nothing_left();
 }
 

@@ -180,7 +180,10 @@ impl Store {
             several => Err(Error::NoSuchRun {
                 wanted: wanted.into(),
                 store: self.root.clone(),
-                hint: format!("{} runs match; give more of the name", several.len()),
+                hint: format!(
+                    "{} runs have names that begin or end so; give more of the name, or `latest`",
+                    several.len()
+                ),
             }),
         }
     }

@@ -1,5 +1,5 @@
 //! Owns the last words of a command: verdict, reason, report, and how to have it again.
-//! Never adds anything that is not in the verdict.
+//! Never adds anything that is not recorded.
 
 use std::io::Write as _;
 
@@ -34,6 +34,7 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         folder,
         name,
         verdict,
+        interrupted,
     } = finished;
     let code = exit::of_validity(verdict.valid);
     let report = folder.report_path().display().to_string();
@@ -50,8 +51,13 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         return Ok(code);
     }
     let replay = replay_command(name, store);
+    let stopped = if *interrupted {
+        "\nnote:    stopped early; faults that were still to come never happened"
+    } else {
+        ""
+    };
     print(&format!(
-        "{}\n{}\nreport:  {report}\nreplay:  {replay}",
+        "{}{stopped}\n{}\nreport:  {report}\nreplay:  {replay}",
         headline(verdict),
         details(verdict)
     ))?;

@@ -84,10 +84,7 @@ pub(super) fn check_workload(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let known = WORKLOADS.join(", ");
-    let nearest = nemesis::names::nearest(name, &WORKLOADS);
-    let hint = nearest
-        .map(|name| format!("; did you mean {name:?}?"))
-        .unwrap_or_default();
+    let hint = did_you_mean(name, &WORKLOADS);
     Err(Failure::arguments(format!(
         "unknown workload {name:?}; known: {known}{hint}"
     )))

@@ -222,6 +222,30 @@ fn a_run_in_which_nothing_succeeded_says_so() {
 }
 
 #[test]
+fn a_violation_is_shown_next_to_the_faults_and_leaders_of_its_time() {
+    let (_root, store) = store();
+    let mut verdict = common::invalid_verdict();
+    verdict.summary = "invalid: linearizable: stale".into();
+    let checker = verdict.checkers.get_mut("linearizable").unwrap();
+    checker.evidence["operations"][0]["invoked_ns"] = 7_000_000_000u64.into();
+    let folder = common::complete_run(&store, "one", 100, &verdict);
+    let html = rendered(&folder);
+    let from = html.find("<ul class=\"context\">").unwrap();
+    let list = &html[from..from + html[from..].find("</ul>").unwrap()];
+    assert_eq!(list.matches("<li>").count(), 2, "{list}");
+    assert!(
+        list.contains("n3 elected leader of epoch 2 at 5.7"),
+        "{list}"
+    );
+    assert!(
+        list.contains("fault #1, partition (shape one-node, target leader): n1 ↔ n2"),
+        "{list}"
+    );
+    assert!(list.contains("from 5.003 s to 8.004 s"), "{list}");
+    assert!(html.contains("<p class=\"why\">linearizable: stale</p>"));
+}
+
+#[test]
 fn hostile_strings_stay_text() {
     const HOSTILE: &str = "</script><script>alert(1)</script>\"'&\u{1}<img src=x onerror=alert(2)>";
     let (_root, store) = store();
