@@ -41,7 +41,8 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     ));
     let label = label(&manifest);
     let mut same_count = 0;
-    let mut done_count = 0;
+    let mut begun_count = 0;
+    let mut compared_count = 0;
     let mut worst = Validity::Valid;
     let mut code = 0;
     for number in 1..=args.times {
@@ -55,6 +56,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             keep: args.keep,
             command: command.clone(),
         };
+        begun_count = number;
         let finished = execute(plan, &store, &mut progress)?;
         let this = announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)?;
         if finished.verdict.valid >= worst {
@@ -74,18 +76,17 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         if !args.output.json {
             announce::print(&comparison(&original, &finished, same, number, args.times))?;
         }
-        done_count = number;
         if interrupts::count() > 0 {
             break;
         }
     }
     if args.times > 1 && !args.output.json {
-        let stopped = match args.times - done_count {
+        let stopped = match args.times - begun_count {
             0 => String::new(),
             left => format!(" ({left} more were not begun)"),
         };
         announce::print(&format!(
-            "same outcome in {same_count} of {done_count} replays{stopped}"
+            "same outcome in {same_count} of {compared_count} replays{stopped}"
         ))?;
     }
     Ok(code)

@@ -90,6 +90,12 @@ pub(super) fn check_workload(name: &str) -> Result<(), Failure> {
     )))
 }
 
+fn did_you_mean(word: &str, known: &[&str]) -> String {
+    nemesis::names::nearest(word, known)
+        .map(|name| format!("; did you mean {name:?}?"))
+        .unwrap_or_default()
+}
+
 pub(super) fn parse_bug(text: &str) -> Result<String, Failure> {
     let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
     Ok(bug.name().to_owned())
