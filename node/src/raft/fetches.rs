@@ -1,11 +1,12 @@
 //! Owns how a leader answers fetches: validation, divergence, and fetches that wait.
 //! Never answers from a state older than the moment of the answer: a woken fetch is validated anew.
 
-use super::role::{Parked, RoleState};
+use super::role::{Leader, Parked, RoleState};
 use super::timers::{after, is_due};
 use super::{Effect, Replica, Ticket};
 use crate::ids::Offset;
 use crate::message::{DivergingEpoch, ErrorCode, FetchRequest, FetchResponse, Response};
+use crate::mutants::Bug;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -17,12 +18,19 @@ impl Replica {
         }
         // Divergence is answered at once, whatever the sender is ready to wait (KAFKA-15100).
         if let Some(diverging) = self.find_divergence(&request) {
+            if self.configuration.has(Bug::DivergingParked) {
+                return self.park(ticket, request);
+            }
             return self.reply_fetch(ticket, &request, Some(diverging));
         }
         self.note_fetch(&request);
         if self.can_answer_now(&request) {
             return self.reply_fetch(ticket, &request, None);
         }
+        self.park(ticket, request);
+    }
+
+    fn park(&mut self, ticket: Ticket, request: FetchRequest) {
         let wait_ns = request.max_wait_ms.saturating_mul(NS_PER_MS);
         let longest_ns = self.configuration.timers.fetch_max_wait_ns;
         let deadline_ns = after(self.now_ns, wait_ns.min(longest_ns));
@@ -81,6 +89,22 @@ impl Replica {
             || request.read_round < newest_round
     }
 
+    /// Whether a fetch that had nothing to return when it came has something to return now.
+    fn wakes(&self, request: &FetchRequest) -> bool {
+        let told_of_round = |leader: &Leader| request.read_round >= leader.reads.newest_round();
+        match self.configuration.bug {
+            Some(Bug::LostWakeup) => {
+                request.high_watermark < self.high_watermark
+                    || !self.as_leader().is_some_and(told_of_round)
+            }
+            Some(Bug::ParkedFetchNotWokenOnHighWatermark) => {
+                request.fetch_offset < self.log.end()
+                    || !self.as_leader().is_some_and(told_of_round)
+            }
+            _ => self.can_answer_now(request),
+        }
+    }
+
     /// Looks at all waiting fetches again: at the end of each step, so that none misses an append,
     /// a new high watermark (KAFKA-14145) or a read round, whatever caused it.
     pub(super) fn answer_parked(&mut self) {
@@ -96,9 +120,11 @@ impl Replica {
                 return false;
             }
             let diverging = self.find_divergence(&parked.request);
-            let answered = diverging.is_some()
-                || is_due(parked.deadline_ns, now_ns)
-                || self.can_answer_now(&parked.request);
+            let woken = match diverging {
+                Some(_) => !self.configuration.has(Bug::DivergingParked),
+                None => self.wakes(&parked.request),
+            };
+            let answered = woken || is_due(parked.deadline_ns, now_ns);
             if answered {
                 self.reply_fetch(parked.ticket, &parked.request, diverging);
             }
@@ -109,7 +135,7 @@ impl Replica {
         }
     }
 
-    fn reply_fetch(
+    pub(super) fn reply_fetch(
         &mut self,
         ticket: Ticket,
         request: &FetchRequest,

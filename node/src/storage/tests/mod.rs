@@ -21,6 +21,7 @@ type Image = BTreeMap<String, Vec<u8>>;
 const OPTIONS: StorageOptions = StorageOptions {
     segment_bytes: 2000,
     cache_bytes: 500,
+    verify_checksums: true,
 };
 
 fn identity() -> Identity {
