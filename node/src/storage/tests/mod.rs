@@ -6,6 +6,7 @@ mod crash_disk;
 mod crash_points;
 mod damage;
 mod facade;
+mod seeded;
 
 use std::collections::BTreeMap;
 
