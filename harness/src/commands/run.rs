@@ -10,7 +10,7 @@ use results::manifest::RunOptions;
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
-use super::announce;
+use super::{announce, bugs};
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
@@ -25,7 +25,7 @@ use crate::workload::WORKLOADS;
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let families = families(args)?;
     check_workload(&args.workload)?;
-    let bug = args.bug.as_deref().map(parse_bug).transpose()?;
+    let bug = args.bug.as_deref().map(bugs::parse).transpose()?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let options = RunOptions {
         workload: args.workload.clone(),
@@ -89,11 +89,6 @@ fn check_workload(name: &str) -> Result<(), Failure> {
     Err(Failure::arguments(format!(
         "unknown workload {name:?}; known: {known}{hint}"
     )))
-}
-
-fn parse_bug(text: &str) -> Result<String, Failure> {
-    let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
-    Ok(bug.name().to_owned())
 }
 
 /// Names of runs become names of folders and parts of addresses.
