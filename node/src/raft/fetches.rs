@@ -1,7 +1,7 @@
 //! Owns how a leader answers fetches: validation, divergence, and fetches that wait.
 //! Never answers from a state older than the moment of the answer: a woken fetch is validated anew.
 
-use super::role::{Leader, Parked, RoleState};
+use super::role::{Parked, RoleState};
 use super::timers::{after, is_due};
 use super::{Effect, Replica, Ticket};
 use crate::ids::Offset;
@@ -78,29 +78,28 @@ impl Replica {
         })
     }
 
+    /// The newest read round given out; 0 unless this replica leads.
+    fn newest_round(&self) -> u64 {
+        self.as_leader()
+            .map_or(0, |leader| leader.reads.newest_round())
+    }
+
     /// Whether there is something to tell: records, a high watermark, a read round.
     fn can_answer_now(&self, request: &FetchRequest) -> bool {
-        let newest_round = self
-            .as_leader()
-            .map_or(0, |leader| leader.reads.newest_round());
         request.fetch_offset < self.log.end()
             || request.max_wait_ms == 0
             || request.high_watermark < self.high_watermark
-            || request.read_round < newest_round
+            || request.read_round < self.newest_round()
     }
 
     /// Whether a fetch that had nothing to return when it came has something to return now.
     fn wakes(&self, request: &FetchRequest) -> bool {
-        let told_of_round = |leader: &Leader| request.read_round >= leader.reads.newest_round();
+        let has_records = request.fetch_offset < self.log.end();
+        let has_commits = request.high_watermark < self.high_watermark;
+        let has_round = request.read_round < self.newest_round();
         match self.configuration.bug {
-            Some(Bug::LostWakeup) => {
-                request.high_watermark < self.high_watermark
-                    || !self.as_leader().is_some_and(told_of_round)
-            }
-            Some(Bug::ParkedFetchNotWokenOnHighWatermark) => {
-                request.fetch_offset < self.log.end()
-                    || !self.as_leader().is_some_and(told_of_round)
-            }
+            Some(Bug::LostWakeup) => has_commits || has_round,
+            Some(Bug::ParkedFetchNotWokenOnHighWatermark) => has_records || has_round,
             _ => self.can_answer_now(request),
         }
     }
@@ -168,9 +167,7 @@ impl Replica {
             high_watermark: self.high_watermark.filter(|_| succeeded),
             log_start_offset: self.log.start(),
             diverging_epoch: None,
-            read_round: self
-                .as_leader()
-                .map_or(0, |leader| leader.reads.newest_round()),
+            read_round: self.newest_round(),
             batches: Vec::new(),
         }
     }
