@@ -10,7 +10,7 @@ use crate::message::{Request, Response};
 use crate::mutants::Bug;
 use crate::raft::{
     Configuration, Correlation, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription,
-    Refusal, Replica, Ticket,
+    QuorumState, Refusal, Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
 use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
@@ -165,6 +165,10 @@ impl<D: Disk> NodeLoop<D> {
             node_id: configuration.id,
         };
         let bug = configuration.bug;
+        let options = StorageOptions {
+            verify_checksums: options.verify_checksums && bug != Some(Bug::CrcSkip),
+            ..options
+        };
         let (storage, recovered) = Storage::open(disk, &identity, options)?;
         let applied = recovered.log_start;
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);
@@ -331,6 +335,11 @@ impl<D: Disk> NodeLoop<D> {
     /// One sync for everything stored since the last, then the effects that waited for it. Those may
     /// store again (a leader that just learned of its own flush), hence the loop.
     fn sync(&mut self, now_ns: u64, outbox: &mut impl Outbox) -> Result<(), NodeError> {
+        if self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower {
+            let held = std::mem::take(&mut self.held).into_iter();
+            held.for_each(|departure| outbox.depart(departure));
+            return Ok(());
+        }
         while self.unsynced {
             let log_end = self.storage.sync()?;
             self.unsynced = false;
@@ -344,7 +353,9 @@ impl<D: Disk> NodeLoop<D> {
     }
 
     fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {
-        if self.unsynced {
+        let early = self.has(Bug::LeaderCountsUnflushed)
+            && matches!(departure, Departure::ClientReply { .. });
+        if self.unsynced && !early {
             self.held.push(departure);
         } else {
             outbox.depart(departure);
@@ -356,9 +367,10 @@ impl<D: Disk> NodeLoop<D> {
         effects: Vec<Effect>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
+        let mut apply_late = None;
         for effect in effects {
             match effect {
-                Effect::Persist(state) => self.storage.persist(state)?,
+                Effect::Persist(state) => self.persist(state)?,
                 Effect::Append(batch) => {
                     self.storage.append(&batch)?;
                     self.unsynced = true;
@@ -408,18 +420,42 @@ impl<D: Disk> NodeLoop<D> {
                 } => {
                     self.serve_read(ticket, read_offset, outbox);
                 }
+                Effect::Committed { high_watermark } if self.has(Bug::ReadNotApplied) => {
+                    apply_late = Some(high_watermark);
+                }
                 Effect::Committed { high_watermark } => self.apply(high_watermark, outbox)?,
                 Effect::LeadershipLost => self.abandon_uncommitted(outbox),
                 Effect::Trace(traced) => outbox.trace(traced),
             }
         }
-        Ok(())
+        match apply_late {
+            Some(high_watermark) => self.apply(high_watermark, outbox),
+            None => Ok(()),
+        }
+    }
+
+    fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
+        let votes_for_another = state.leader.is_none()
+            && state
+                .voted_for
+                .is_some_and(|voted_for| voted_for != self.replica.id());
+        if votes_for_another && self.has(Bug::VoteNoFsync) {
+            return self.storage.persist_unsynced(state);
+        }
+        if self.has(Bug::VoteTwoFiles) {
+            return self.storage.persist_in_two_writes(state);
+        }
+        self.storage.persist(state)
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
     }
 
     fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
         let command = self.proposed.remove(&ticket);
         let acknowledge_early =
-            self.bug == Some(Bug::AckOnAppend) && matches!(command, Some(Command::Write { .. }));
+            self.has(Bug::AckOnAppend) && matches!(command, Some(Command::Write { .. }));
         if acknowledge_early {
             let position = Position {
                 epoch: self.replica.epoch(),
@@ -449,7 +485,7 @@ impl<D: Disk> NodeLoop<D> {
 
     fn serve_read(&mut self, ticket: Ticket, read_offset: Offset, outbox: &mut impl Outbox) {
         assert!(
-            self.applied >= read_offset,
+            self.applied >= read_offset || self.has(Bug::ReadNotApplied),
             "a read at {read_offset} was released while only {} is applied",
             self.applied
         );
@@ -518,9 +554,17 @@ impl<D: Disk> NodeLoop<D> {
     fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
         let epoch = self.replica.epoch();
         for ticket in std::mem::take(&mut self.uncommitted).into_values() {
-            let reply = ClientReply::Unknown {
-                code: UnknownCode::LeadershipLost,
-                epoch,
+            let reply = if self.has(Bug::FailInsteadOfInfo) {
+                ClientReply::Refused {
+                    code: RefusalCode::NotLeaderOrFollower,
+                    leader: self.replica.leader(),
+                    epoch,
+                }
+            } else {
+                ClientReply::Unknown {
+                    code: UnknownCode::LeadershipLost,
+                    epoch,
+                }
             };
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }

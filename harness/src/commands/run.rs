@@ -10,7 +10,7 @@ use results::manifest::RunOptions;
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
-use super::announce;
+use super::{announce, bugs};
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
@@ -28,7 +28,7 @@ const LABEL_LENGTH_MAX: usize = 60;
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let families = families(args)?;
     check_workload(&args.workload)?;
-    let bug = args.bug.as_deref().map(parse_bug).transpose()?;
+    let bug = args.bug.as_deref().map(bugs::parse).transpose()?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let options = RunOptions {
         workload: args.workload.clone(),
@@ -96,11 +96,7 @@ fn did_you_mean(word: &str, known: &[&str]) -> String {
         .unwrap_or_default()
 }
 
-pub(super) fn parse_bug(text: &str) -> Result<String, Failure> {
-    let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
-    Ok(bug.name().to_owned())
-}
-
+/// Names of runs become names of folders and parts of addresses.
 fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     let Some(name) = &args.name else {
         let nemesis = match options.nemesis.as_slice() {
