@@ -71,7 +71,7 @@ pub struct StoreArgs {
 /// How much is said while a command works.
 #[derive(Debug, Clone, Args)]
 pub struct OutputArgs {
-    /// Print only the verdict
+    /// Show no progress, only the verdict and what led to it
     #[arg(long)]
     pub quiet: bool,
     /// Print the verdict as one line of JSON, and nothing else

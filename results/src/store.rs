@@ -147,12 +147,10 @@ impl Store {
         }
         let inside = self.root.join(wanted);
         if !wanted.is_empty() && inside.join("manifest.json").is_file() {
-            let path = if wanted == "latest" {
-                inside
-                    .canonicalize()
-                    .map_err(|source| Error::io("follow", &inside, source))?
-            } else {
-                inside
+            // Under its own name, so that what is said about the run stays true when `latest` moves on.
+            let path = match std::fs::read_link(&inside) {
+                Ok(target) => self.root.join(target),
+                Err(_) => inside,
             };
             return Ok(RunFolder { path });
         }
