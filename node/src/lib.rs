@@ -13,3 +13,4 @@ pub mod raft;
 pub mod server;
 pub mod storage;
 pub mod trace;
+mod waiting;

@@ -1,11 +1,9 @@
 //! Owns the order of a node's work: drain arrivals, step the core, store, sync once, release.
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
-use std::collections::BTreeMap;
-
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
-use crate::machine::registers::{Applied, Command, Registers};
+use crate::machine::{Command, Machine, Object};
 use crate::message::{Request, Response};
 use crate::mutants::Bug;
 use crate::raft::{
@@ -15,9 +13,7 @@ use crate::raft::{
 use crate::storage::disk::Disk;
 use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
 use crate::trace::Traced;
-
-/// Longest encoded command that a client may propose, in bytes.
-pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
+use crate::waiting::{Proposed, Waiting};
 
 /// How many bytes of commands become one batch, unless a single command is longer. Keeps batches small
 /// enough to fit in memory caches and fetch answers, however many clients wait.
@@ -98,6 +94,15 @@ pub trait Outbox {
     fn trace(&mut self, traced: Traced);
 }
 
+/// The state machine at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateDescription {
+    /// Every record below is applied.
+    pub applied: Offset,
+    /// Hash of the state.
+    pub digest: u64,
+}
+
 /// Why a node must stop at once.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -130,16 +135,11 @@ pub enum StartError {
 pub struct NodeLoop<D: Disk> {
     replica: Replica,
     storage: Storage<D>,
-    registers: Registers,
-    /// Every record below is applied to the registers.
+    machine: Machine,
+    /// Every record below is applied to the machine.
     applied: Offset,
     bug: Option<Bug>,
-    /// Commands handed to the core that are not in the log yet.
-    proposed: BTreeMap<Ticket, Command>,
-    /// Commands in the log of this leader, waiting to be committed.
-    uncommitted: BTreeMap<Offset, Ticket>,
-    /// Reads handed to the core.
-    reads: BTreeMap<Ticket, String>,
+    waiting: Waiting,
     /// Whether bytes were appended or cut since the last sync.
     unsynced: bool,
     /// When the log was last synced, if it was not sealed since.
@@ -171,12 +171,10 @@ impl<D: Disk> NodeLoop<D> {
         let mut node = Self {
             replica,
             storage,
-            registers: Registers::default(),
+            machine: Machine::default(),
             applied,
             bug,
-            proposed: BTreeMap::new(),
-            uncommitted: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            waiting: Waiting::default(),
             unsynced: false,
             unsealed_since_ns: None,
             held: Vec::new(),
@@ -261,6 +259,15 @@ impl<D: Disk> NodeLoop<D> {
         self.replica.describe()
     }
 
+    /// How far the state machine is, and the hash of its state, by which nodes can be compared that
+    /// have applied equally much.
+    pub fn state(&self) -> StateDescription {
+        StateDescription {
+            applied: self.applied,
+            digest: self.machine.digest(),
+        }
+    }
+
     /// After [`Arrival::Shutdown`]: whether the process may end, because every voter knows of the
     /// resignation or there was nothing to resign.
     pub fn is_ready_to_stop(&self) -> bool {
@@ -293,29 +300,37 @@ impl<D: Disk> NodeLoop<D> {
         reads: &mut Vec<Ticket>,
         outbox: &mut impl Outbox,
     ) {
-        let command = match request {
-            ClientRequest::Read { key } => {
-                self.reads.insert(ticket, key);
+        let (stamp, operations, is_transaction) = match request {
+            ClientRequest::Read { object } => {
+                self.waiting.read(ticket, object);
                 reads.push(ticket);
                 return;
             }
-            ClientRequest::Write { key, value } => Command::Write { key, value },
-            ClientRequest::CompareAndSet { key, expected, new } => {
-                Command::CompareAndSet { key, expected, new }
+            ClientRequest::LocalRead { object } => {
+                return self.serve_local_read(ticket, &object, outbox);
             }
+            ClientRequest::Apply { stamp, operation } => (stamp, vec![operation], false),
+            ClientRequest::Transaction { stamp, operations } => (stamp, operations, true),
         };
-        let encoded = command.encode();
-        if encoded.len() > MAX_COMMAND_BYTES {
-            let reply = ClientReply::Refused {
-                code: RefusalCode::InvalidRequest,
-                leader: self.replica.leader(),
-                epoch: self.replica.epoch(),
-            };
-            self.release(Departure::ClientReply { ticket, reply }, outbox);
-            return;
+        let command = Command { stamp, operations };
+        match command.encode() {
+            Ok(encoded) => {
+                let proposed = Proposed {
+                    is_transaction,
+                    always_succeeds: command.always_succeeds(),
+                };
+                self.waiting.propose(ticket, proposed);
+                commands.push((ticket, encoded));
+            }
+            Err(fault) => {
+                let reply = ClientReply::Invalid {
+                    fault,
+                    leader: self.replica.leader(),
+                    epoch: self.replica.epoch(),
+                };
+                self.release(Departure::ClientReply { ticket, reply }, outbox);
+            }
         }
-        self.proposed.insert(ticket, command);
-        commands.push((ticket, encoded));
     }
 
     fn step(
@@ -417,9 +432,12 @@ impl<D: Disk> NodeLoop<D> {
     }
 
     fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
-        let command = self.proposed.remove(&ticket);
-        let acknowledge_early =
-            self.bug == Some(Bug::AckOnAppend) && matches!(command, Some(Command::Write { .. }));
+        let Some(proposed) = self.waiting.take_proposed(ticket) else {
+            return;
+        };
+        let acknowledge_early = self.bug == Some(Bug::AckOnAppend)
+            && proposed.always_succeeds
+            && !proposed.is_transaction;
         if acknowledge_early {
             let position = Position {
                 epoch: self.replica.epoch(),
@@ -428,13 +446,12 @@ impl<D: Disk> NodeLoop<D> {
             let reply = ClientReply::Written { position };
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         } else {
-            self.uncommitted.insert(offset, ticket);
+            self.waiting.await_commit(offset, ticket, proposed);
         }
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ProposalRefusal, outbox: &mut impl Outbox) {
-        self.proposed.remove(&ticket);
-        self.reads.remove(&ticket);
+        self.waiting.forget(ticket);
         let code = match refusal.reason {
             Refusal::NotLeader => RefusalCode::NotLeaderOrFollower,
             Refusal::ShuttingDown => RefusalCode::BrokerNotAvailable,
@@ -453,7 +470,7 @@ impl<D: Disk> NodeLoop<D> {
             "a read at {read_offset} was released while only {} is applied",
             self.applied
         );
-        let Some(key) = self.reads.remove(&ticket) else {
+        let Some(object) = self.waiting.take_read(ticket) else {
             return;
         };
         let position = Position {
@@ -461,8 +478,17 @@ impl<D: Disk> NodeLoop<D> {
             offset: self.applied,
         };
         let reply = ClientReply::Value {
-            value: self.registers.read(&key),
+            value: self.machine.read(&object),
             position,
+        };
+        self.release(Departure::ClientReply { ticket, reply }, outbox);
+    }
+
+    fn serve_local_read(&mut self, ticket: Ticket, object: &Object, outbox: &mut impl Outbox) {
+        let reply = ClientReply::Local {
+            value: self.machine.read(object),
+            applied: self.applied,
+            epoch: self.replica.epoch(),
         };
         self.release(Departure::ClientReply { ticket, reply }, outbox);
     }
@@ -497,18 +523,10 @@ impl<D: Disk> NodeLoop<D> {
     ) -> Result<(), NodeError> {
         let command =
             Command::decode(record).map_err(|source| NodeError::Undecodable { offset, source })?;
-        let applied = self.registers.apply(command);
-        if let Some(ticket) = self.uncommitted.remove(&offset) {
-            let position = Position {
-                epoch: self.replica.epoch(),
-                offset,
-            };
-            let reply = match applied {
-                Applied::Written => ClientReply::Written { position },
-                Applied::CompareMismatch { current } => {
-                    ClientReply::CompareMismatch { current, position }
-                }
-            };
+        let applied = self.machine.apply(offset, command);
+        if let Some((ticket, proposed)) = self.waiting.take_committed(offset) {
+            let epoch = self.replica.epoch();
+            let reply = ClientReply::of(applied, epoch, proposed.is_transaction);
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }
         Ok(())
@@ -517,7 +535,7 @@ impl<D: Disk> NodeLoop<D> {
     /// What entered the log may yet be committed by a later leader: its outcome is unknown.
     fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
         let epoch = self.replica.epoch();
-        for ticket in std::mem::take(&mut self.uncommitted).into_values() {
+        for ticket in self.waiting.take_uncommitted() {
             let reply = ClientReply::Unknown {
                 code: UnknownCode::LeadershipLost,
                 epoch,

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use crate::client::ClientReply;
+use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{Epoch, NodeId};
 use crate::message::Response;
-use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox};
-use crate::raft::{QuorumDescription, Role};
+use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox, StateDescription};
+use crate::raft::{QuorumDescription, Role, Ticket};
 use crate::storage::disk::Disk;
 use crate::trace::{TraceEvent, Traced};
 
+use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
 use super::peers::Peers;
 use super::pending::Pending;
@@ -40,6 +41,15 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) enum Message {
     /// For the node.
     Arrival(Arrival),
+    /// A client asks.
+    Client {
+        /// Where to answer.
+        ticket: Ticket,
+        /// What is asked.
+        request: ClientRequest,
+        /// Taken for as long as this message waits.
+        seat: Seat,
+    },
     /// Bend the clock.
     SetClock {
         /// Offset from true time.
@@ -60,6 +70,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) quorum: QuorumDescription,
+    pub(crate) state: StateDescription,
     pub(crate) clock: ClockState,
 }
 
@@ -295,10 +306,13 @@ impl<D: Disk> Driver<D> {
             self.outbox.finish()?;
             self.view.publish(self.node.leader(), self.node.epoch());
             for reply in descriptions.drain(..) {
-                let quorum = self.node.describe();
-                let clock = self.clock.state(monotonic_ns());
+                let snapshot = Snapshot {
+                    quorum: self.node.describe(),
+                    state: self.node.state(),
+                    clock: self.clock.state(monotonic_ns()),
+                };
                 // Fails only when whoever asked has left.
-                let _ = reply.send(Snapshot { quorum, clock });
+                let _ = reply.send(snapshot);
             }
         }
         // In this order, whoever still asks either cannot send any more or is let go here.
@@ -347,6 +361,14 @@ impl<D: Disk> Driver<D> {
                         .get_or_insert_with(|| Instant::now() + SHUTDOWN_LIMIT);
                 }
                 arrivals.push(arrival);
+            }
+            Message::Client {
+                ticket,
+                request,
+                seat,
+            } => {
+                drop(seat);
+                arrivals.push(Arrival::Client { ticket, request });
             }
             Message::SetClock {
                 offset_ms,
