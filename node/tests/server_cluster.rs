@@ -321,3 +321,93 @@ async fn measure_sequential_writes() {
         at(0.99)
     );
 }
+
+/// A client that repeats its requests through whoever leads, while leaders die, has each applied
+/// once; and all nodes end up in one state.
+#[tokio::test]
+async fn repeated_requests_are_applied_once_through_the_loss_of_every_leader() {
+    let mut cluster = Cluster::start(&[]);
+    let append = async |cluster: &Cluster, number: u64| {
+        eventually("an append", async || {
+            let url = cluster.url(cluster.leader().await, "/lists/a");
+            let request = cluster.client.post(url).json(&json!({"value": number}));
+            let stamped = request
+                .header("x-client-id", "c")
+                .header("x-request-id", number);
+            let (status, body) = ask(stamped).await.ok()?;
+            (status == 200).then_some(body)
+        })
+        .await
+    };
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        let mut answer = Value::Null;
+        for number in round * 5..(round + 1) * 5 {
+            answer = append(&cluster, number).await;
+            assert_eq!(append(&cluster, number).await["offset"], answer["offset"]);
+            expected.push(number);
+        }
+        let leader = cluster.leader().await;
+        cluster.kill(leader);
+        let last = (round + 1) * 5 - 1;
+        let repeated = append(&cluster, last).await;
+        assert_eq!(repeated["offset"], answer["offset"], "round {round}");
+        cluster.restart(leader);
+        cluster.agree().await;
+    }
+    for at in 0..3 {
+        cluster.kill(at);
+        cluster.restart(at);
+    }
+    append(&cluster, 14).await;
+    cluster.agree().await;
+    let states = eventually("three equal states", async || {
+        let mut states = Vec::new();
+        for at in 0..3 {
+            let (_, mut state) = ask(cluster.client.get(cluster.url(at, "/state")))
+                .await
+                .ok()?;
+            state.as_object_mut()?.retain(|name, _| name != "id");
+            states.push(state);
+        }
+        let offsets: std::collections::BTreeSet<_> = states
+            .iter()
+            .map(|state| state["applied"].as_i64())
+            .collect();
+        (offsets.len() == 1).then_some(states)
+    })
+    .await;
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
+    for at in 0..3 {
+        let url = cluster.url(at, "/lists/a?consistency=local");
+        let (status, body) = ask(cluster.client.get(url)).await.unwrap();
+        assert_eq!((status, &body["consistency"]), (200, &json!("local")));
+        assert_eq!(body["value"], json!(expected), "n{}", at + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_node_without_a_leader_still_answers_local_reads() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.write_anywhere("a", json!(1)).await;
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    cluster.kill(leader);
+    cluster.kill((leader + 1) % 3);
+    let left = (leader + 2) % 3;
+    let (status, body) = eventually("a leaderless node", async || {
+        let quorum = cluster.quorum(left).await?;
+        (quorum["role"] != "follower").then_some(())?;
+        ask(cluster
+            .client
+            .get(cluster.url(left, "/registers/a?consistency=local")))
+        .await
+        .ok()
+    })
+    .await;
+    assert_eq!((status, &body["value"]), (200, &json!(1)), "{body}");
+    let (status, _) = ask(cluster.client.get(cluster.url(left, "/registers/a")))
+        .await
+        .unwrap();
+    assert_eq!(status, 421);
+}
