@@ -200,6 +200,32 @@ async fn a_node_without_majority_refuses_and_knows_no_leader() {
 }
 
 #[tokio::test]
+async fn a_log_can_be_dumped_while_its_node_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let request = client()
+        .put(node.url("/registers/colour"))
+        .body("{\"value\":\"blue\"}");
+    let (_, written) = ask(request).await.unwrap();
+    let dump = |data: std::path::PathBuf| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+        run(command.args(["dump-log", "--records", "--data"]).arg(data))
+    };
+    let line = format!(
+        "| offset: {} size: 73 payload: {{\"operations\":[{{\"type\":\"register-write\",\
+         \"key\":\"colour\",\"value\":\"blue\"}}]}}",
+        written["offset"]
+    );
+    let (code, said, output) = dump(directory.path().join("data"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((code, said.as_str()), (0, ""), "{text}");
+    assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    assert!(text.contains("isControl: true"), "{text}");
+    let (code, said, _) = dump(directory.path().join("nowhere"));
+    assert_eq!((code, said.lines().count()), (255, 1), "{said}");
+}
+
+#[tokio::test]
 async fn acknowledged_writes_survive_a_power_cut() {
     let directory = tempfile::tempdir().unwrap();
     let client = client();

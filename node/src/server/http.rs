@@ -1,6 +1,7 @@
 //! Owns the HTTP front of a node: what clients, peers and people may ask, and at which paths.
 //! Never decides anything about the protocol; it turns requests into arrivals and waits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -226,6 +227,8 @@ struct QuorumBody<'a> {
     cluster_id: &'a str,
     #[serde(flatten)]
     quorum: QuorumDescription,
+    /// Where the voters are.
+    endpoints: &'a BTreeMap<NodeId, String>,
 }
 
 async fn quorum(State(front): State<Arc<Front>>) -> Response {
@@ -234,6 +237,7 @@ async fn quorum(State(front): State<Arc<Front>>) -> Response {
             let body = QuorumBody {
                 cluster_id: &front.cluster_id,
                 quorum: snapshot.quorum,
+                endpoints: &front.replies.urls,
             };
             replies::json(StatusCode::OK, &body)
         }
@@ -288,7 +292,6 @@ async fn wrong_method(State(front): State<Arc<Front>>, method: Method, uri: Uri)
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::io::Write;
     use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::Receiver;
