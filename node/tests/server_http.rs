@@ -155,6 +155,49 @@ async fn people_can_look_at_the_quorum() {
 }
 
 #[tokio::test]
+async fn metrics_follow_what_the_node_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let metrics = async || {
+        let response = client.get(node.url("/metrics")).send().await.unwrap();
+        let media_type = response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            media_type.starts_with("text/plain; version=0.0.4"),
+            "{media_type}"
+        );
+        response.text().await.unwrap()
+    };
+    let value = |text: &str, name: &str| -> f64 {
+        let start = format!("kafka_server_raft_metrics_{name} ");
+        let found = text.lines().find_map(|line| line.strip_prefix(&start));
+        found
+            .unwrap_or_else(|| panic!("{name} in {text}"))
+            .parse()
+            .unwrap()
+    };
+    let before = metrics().await;
+    assert!(value(&before, "current_state{state=\"leader\"}") == 1.0);
+    assert!(value(&before, "current_leader") == 1.0);
+    for _ in 0..3 {
+        let request = client.put(node.url("/registers/a")).body("{\"value\":1}");
+        assert_eq!(ask(request).await.unwrap().0, 200);
+    }
+    let after = metrics().await;
+    for name in ["high_watermark", "log_end_offset", "append_records_total"] {
+        assert!(value(&after, name) == value(&before, name) + 3.0, "{name}");
+    }
+    let (average, longest) = (
+        value(&after, "commit_latency_avg"),
+        value(&after, "commit_latency_max"),
+    );
+    assert!(average > 0.0 && longest >= average, "{average} {longest}");
+}
+
+#[tokio::test]
 async fn requests_of_another_cluster_are_answered_with_kafkas_code() {
     let directory = tempfile::tempdir().unwrap();
     let node = single(directory.path(), &[]).await;
@@ -212,7 +255,7 @@ async fn a_log_can_be_dumped_while_its_node_runs() {
         run(command.args(["dump-log", "--records", "--data"]).arg(data))
     };
     let line = format!(
-        "| offset: {} size: 73 payload: {{\"operations\":[{{\"type\":\"register-write\",\
+        "| offset: {} size: 72 payload: {{\"operations\":[{{\"type\":\"register-write\",\
          \"key\":\"colour\",\"value\":\"blue\"}}]}}",
         written["offset"]
     );

@@ -20,6 +20,7 @@ use crate::trace::{TraceEvent, Traced};
 
 use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
+use super::metrics::{Counted, Metrics};
 use super::peers::Peers;
 use super::pending::Pending;
 use super::trace_writer::TraceWriter;
@@ -71,6 +72,7 @@ pub(crate) enum Message {
 pub(crate) struct Snapshot {
     pub(crate) quorum: QuorumDescription,
     pub(crate) state: StateDescription,
+    pub(crate) counted: Counted,
     pub(crate) clock: ClockState,
 }
 
@@ -164,6 +166,7 @@ pub(crate) struct ProcessOutbox {
     pub(crate) peers: Peers,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
+    metrics: Metrics,
     /// Set once the trace cannot be written; nothing leaves from then on.
     trace_failure: Option<io::Error>,
 }
@@ -182,6 +185,7 @@ impl ProcessOutbox {
             peers,
             clients,
             askers,
+            metrics: Metrics::default(),
             trace_failure: None,
         }
     }
@@ -241,8 +245,11 @@ impl Outbox for ProcessOutbox {
             let epoch = traced.epoch.0;
             tracing::info!(node = %self.node, epoch, leader, reason, "now {}", role_name(*role));
         }
+        let now_ns = monotonic_ns();
+        // The monotonic clock of a machine does not go below zero.
+        self.metrics.observe(now_ns.unsigned_abs(), &traced);
         if let Some(trace) = &mut self.trace {
-            trace.record(monotonic_ns(), &traced);
+            trace.record(now_ns, &traced);
         }
     }
 }
@@ -309,6 +316,7 @@ impl<D: Disk> Driver<D> {
                 let snapshot = Snapshot {
                     quorum: self.node.describe(),
                     state: self.node.state(),
+                    counted: self.outbox.metrics.counted(),
                     clock: self.clock.state(monotonic_ns()),
                 };
                 // Fails only when whoever asked has left.

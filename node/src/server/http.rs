@@ -24,7 +24,8 @@ use crate::node_loop::Arrival;
 use crate::raft::QuorumDescription;
 
 use super::admission::Admission;
-use super::driver::{Mailbox, Message, View};
+use super::driver::{Mailbox, Message, Snapshot, View};
+use super::metrics;
 use super::operations::{self, Body, Fault, Key, Options, bytes_of};
 use super::pending::Pending;
 use super::replies::{self, Replies};
@@ -68,6 +69,7 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .route("/transactions", post(transaction))
         .route("/quorum", get(quorum))
         .route("/state", get(state))
+        .route("/metrics", get(show_metrics))
         .route("/health", get(health));
     for kind in RequestKind::ALL {
         let handler = move |state: State<Arc<Front>>, body: Result<Bytes, BytesRejection>| {
@@ -160,6 +162,14 @@ impl Front {
         self.replies.unavailable(self.view.look())
     }
 
+    /// Asks the loop for a description and shows it.
+    async fn describe(&self, show: impl FnOnce(Snapshot) -> Response) -> Response {
+        match tokio::time::timeout(DESCRIBE_LIMIT, self.mailbox.describe()).await {
+            Ok(Some(snapshot)) => show(snapshot),
+            _ => self.unavailable(),
+        }
+    }
+
     async fn operate(&self, request: Result<ClientRequest, Fault>) -> Response {
         let request = match request {
             Ok(request) => request,
@@ -232,17 +242,16 @@ struct QuorumBody<'a> {
 }
 
 async fn quorum(State(front): State<Arc<Front>>) -> Response {
-    match tokio::time::timeout(DESCRIBE_LIMIT, front.mailbox.describe()).await {
-        Ok(Some(snapshot)) => {
+    front
+        .describe(|snapshot| {
             let body = QuorumBody {
                 cluster_id: &front.cluster_id,
                 quorum: snapshot.quorum,
                 endpoints: &front.replies.urls,
             };
             replies::json(StatusCode::OK, &body)
-        }
-        _ => front.unavailable(),
-    }
+        })
+        .await
 }
 
 #[derive(Debug, Serialize)]
@@ -257,8 +266,8 @@ struct StateBody {
 }
 
 async fn state(State(front): State<Arc<Front>>) -> Response {
-    match tokio::time::timeout(DESCRIBE_LIMIT, front.mailbox.describe()).await {
-        Ok(Some(snapshot)) => {
+    front
+        .describe(|snapshot| {
             let body = StateBody {
                 id: snapshot.quorum.id,
                 epoch: snapshot.quorum.epoch,
@@ -266,16 +275,29 @@ async fn state(State(front): State<Arc<Front>>) -> Response {
                 hash: format!("{:016x}", snapshot.state.digest),
             };
             replies::json(StatusCode::OK, &body)
-        }
-        _ => front.unavailable(),
-    }
+        })
+        .await
+}
+
+async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
+    front
+        .describe(|snapshot| {
+            let Snapshot {
+                quorum,
+                state,
+                counted,
+                ..
+            } = snapshot;
+            let text = metrics::render(&quorum, state, &counted);
+            ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
+        })
+        .await
 }
 
 async fn health(State(front): State<Arc<Front>>) -> Response {
-    match tokio::time::timeout(DESCRIBE_LIMIT, front.mailbox.describe()).await {
-        Ok(Some(_)) => replies::json(StatusCode::OK, &json!({"status": "up"})),
-        _ => front.unavailable(),
-    }
+    front
+        .describe(|_| replies::json(StatusCode::OK, &json!({"status": "up"})))
+        .await
 }
 
 async fn unknown_path(State(front): State<Arc<Front>>, uri: Uri) -> Response {

@@ -6,6 +6,7 @@ mod clock;
 pub(crate) mod control;
 mod driver;
 mod http;
+mod metrics;
 mod operations;
 mod peers;
 mod pending;
