@@ -132,6 +132,12 @@ pub enum ClientReply {
         /// Where that was found.
         position: Position,
     },
+    /// Another request of the same client with the same number was applied before. This one
+    /// changed nothing.
+    Reused {
+        /// Where that was found.
+        position: Position,
+    },
     /// The command breaks a limit and certainly was not carried out.
     Invalid {
         /// Which limit.
@@ -174,6 +180,7 @@ impl ClientReply {
                 failure,
                 position,
             },
+            Outcome::Reused => Self::Reused { position },
             Outcome::Stale { last_request } => Self::Stale {
                 last_request,
                 position,

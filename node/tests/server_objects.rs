@@ -256,6 +256,9 @@ async fn a_repeated_request_gets_the_answer_of_the_first_one() {
         bench.post_as(("c", 7), "/transactions", body).await,
         transaction
     );
+    let reused = bench.post_as(("c", 7), "/lists/a", append(5)).await;
+    let expected = refusal(409, "REQUEST_ID_REUSED", "not-applied");
+    assert_eq!(error(reused), expected);
     let stale = bench.post_as(("c", 1), "/lists/a", append(1)).await;
     assert_eq!(error(stale), refusal(409, "STALE_REQUEST", "unknown"));
     assert_eq!(bench.get("/lists/a").await["value"], json!([1, 2, 3, 4]));

@@ -360,6 +360,36 @@ mod tests {
     }
 
     #[test]
+    fn only_commands_that_cannot_fail_have_a_known_outcome() {
+        let key = || "a".to_string();
+        let value = || json!(1);
+        let append = Operation::ListAppend {
+            key: key(),
+            value: value(),
+        };
+        let add = Operation::CounterAdd {
+            key: key(),
+            delta: 1,
+        };
+        let swap = Operation::RegisterCompareAndSet {
+            key: key(),
+            expected: value(),
+            new: value(),
+        };
+        assert!(Command::single(write("a", value())).always_succeeds());
+        assert!(Command::single(append.clone()).always_succeeds());
+        for operation in [add, swap, Operation::ListRead { key: key() }] {
+            assert!(!Command::single(operation).always_succeeds());
+        }
+        let stamp = Some(Stamp {
+            client: "c".into(),
+            request: 1,
+        });
+        let operations = vec![append];
+        assert!(!Command { stamp, operations }.always_succeeds());
+    }
+
+    #[test]
     fn limits_hold_at_their_edges() {
         let of = |operations| Command {
             stamp: None,

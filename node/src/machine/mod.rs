@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::ids::Offset;
+use digest::Digest;
 use objects::Objects;
 use sessions::{Seen, Sessions};
 
@@ -71,6 +72,8 @@ pub enum Outcome {
         /// The latest request of the client.
         last_request: u64,
     },
+    /// Nothing took effect: under this number, the client has had something else applied.
+    Reused,
 }
 
 /// An outcome, and where in the log it came about.
@@ -100,16 +103,21 @@ impl Machine {
             let outcome = self.objects.apply(operations);
             return Applied { outcome, offset };
         };
-        match self.sessions.look_up(&stamp, offset) {
+        let fingerprint = Digest::new().json(&operations).finish();
+        match self.sessions.look_up(&stamp, fingerprint, offset) {
             Seen::Before(applied) => applied,
             Seen::Later { last_request } => {
                 let outcome = Outcome::Stale { last_request };
                 Applied { outcome, offset }
             }
+            Seen::Different => {
+                let outcome = Outcome::Reused;
+                Applied { outcome, offset }
+            }
             Seen::Never => {
                 let outcome = self.objects.apply(operations);
                 let applied = Applied { outcome, offset };
-                self.sessions.remember(stamp, applied.clone());
+                self.sessions.remember(stamp, fingerprint, applied.clone());
                 applied
             }
         }

@@ -1,6 +1,7 @@
 //! Owns what each client was told last, so that a repeated request is recognised and not repeated.
 //! Never grows without bound: the session that was used least recently, by offset, goes first.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::Applied;
@@ -37,6 +38,8 @@ struct Limits {
 #[derive(Debug, Clone, PartialEq)]
 struct Session {
     last_request: u64,
+    /// Hash of what that request asked for.
+    fingerprint: u64,
     applied: Applied,
     result_bytes: usize,
     used: Offset,
@@ -50,6 +53,8 @@ pub(super) enum Seen {
     Before(Applied),
     /// A later one of this client was.
     Later { last_request: u64 },
+    /// Another one with this number was.
+    Different,
     /// It is new, or forgotten.
     Never,
 }
@@ -79,18 +84,16 @@ impl Sessions {
     }
 
     /// What is known of a request that is at `offset` of the log. Keeps its session fresh.
-    pub(super) fn look_up(&mut self, stamp: &Stamp, offset: Offset) -> Seen {
+    pub(super) fn look_up(&mut self, stamp: &Stamp, fingerprint: u64, offset: Offset) -> Seen {
         let Some(mut session) = self.take(&stamp.client) else {
             return Seen::Never;
         };
-        let seen = if stamp.request == session.last_request {
-            Seen::Before(session.applied.clone())
-        } else if stamp.request < session.last_request {
-            Seen::Later {
-                last_request: session.last_request,
-            }
-        } else {
-            Seen::Never
+        let last_request = session.last_request;
+        let seen = match stamp.request.cmp(&last_request) {
+            Ordering::Less => Seen::Later { last_request },
+            Ordering::Equal if fingerprint != session.fingerprint => Seen::Different,
+            Ordering::Equal => Seen::Before(session.applied.clone()),
+            Ordering::Greater => Seen::Never,
         };
         session.used = offset;
         self.put(stamp.client.clone(), session);
@@ -98,13 +101,14 @@ impl Sessions {
     }
 
     /// Notes what came of a new request, and forgets what there is no more room for.
-    pub(super) fn remember(&mut self, stamp: Stamp, applied: Applied) {
+    pub(super) fn remember(&mut self, stamp: Stamp, fingerprint: u64, applied: Applied) {
         self.take(&stamp.client);
         let result_bytes = json_bytes(&applied.outcome, usize::MAX).unwrap_or(usize::MAX);
         let session = Session {
             last_request: stamp.request,
             used: applied.offset,
-            digest: outcome_digest(&stamp, &applied),
+            digest: outcome_digest(&stamp, fingerprint, &applied),
+            fingerprint,
             applied,
             result_bytes,
         };
@@ -137,10 +141,11 @@ impl Sessions {
 }
 
 /// The part of the hash that does not change while a session is only used.
-fn outcome_digest(stamp: &Stamp, applied: &Applied) -> u64 {
+fn outcome_digest(stamp: &Stamp, fingerprint: u64, applied: &Applied) -> u64 {
     Digest::new()
         .bytes(stamp.client.as_bytes())
         .number(stamp.request)
+        .number(fingerprint)
         .number(applied.offset.0 as u64)
         .json(&applied.outcome)
         .finish()
@@ -176,43 +181,45 @@ mod tests {
     #[test]
     fn repeated_requests_get_what_the_first_one_got() {
         let mut sessions = Sessions::default();
-        assert_eq!(sessions.look_up(&stamp("a", 7), Offset(0)), Seen::Never);
-        sessions.remember(stamp("a", 7), told("seven", 0));
+        assert_eq!(sessions.look_up(&stamp("a", 7), 9, Offset(0)), Seen::Never);
+        sessions.remember(stamp("a", 7), 9, told("seven", 0));
         let before = Seen::Before(told("seven", 0));
-        assert_eq!(sessions.look_up(&stamp("a", 7), Offset(1)), before);
-        assert_eq!(sessions.look_up(&stamp("b", 7), Offset(2)), Seen::Never);
-        assert_eq!(sessions.look_up(&stamp("a", 8), Offset(3)), Seen::Never);
-        assert_eq!(sessions.look_up(&stamp("a", 7), Offset(4)), before);
-        sessions.remember(stamp("a", 8), told("eight", 5));
+        assert_eq!(sessions.look_up(&stamp("a", 7), 9, Offset(1)), before);
+        assert_eq!(sessions.look_up(&stamp("b", 7), 9, Offset(2)), Seen::Never);
+        assert_eq!(sessions.look_up(&stamp("a", 8), 9, Offset(3)), Seen::Never);
+        assert_eq!(sessions.look_up(&stamp("a", 7), 9, Offset(4)), before);
+        sessions.remember(stamp("a", 8), 9, told("eight", 5));
         let later = Seen::Later { last_request: 8 };
-        assert_eq!(sessions.look_up(&stamp("a", 7), Offset(6)), later);
+        assert_eq!(sessions.look_up(&stamp("a", 7), 9, Offset(6)), later);
+        let other = sessions.look_up(&stamp("a", 8), 1, Offset(7));
+        assert_eq!(other, Seen::Different);
         let before = Seen::Before(told("eight", 5));
-        assert_eq!(sessions.look_up(&stamp("a", 8), Offset(7)), before);
+        assert_eq!(sessions.look_up(&stamp("a", 8), 9, Offset(8)), before);
     }
 
     #[test]
     fn the_client_that_was_silent_longest_is_forgotten_first() {
         let mut sessions = Sessions::with_limits(2, usize::MAX);
-        sessions.remember(stamp("a", 1), told("a", 0));
-        sessions.remember(stamp("b", 1), told("b", 1));
-        assert_ne!(sessions.look_up(&stamp("a", 1), Offset(2)), Seen::Never);
-        sessions.remember(stamp("c", 1), told("c", 3));
-        assert_eq!(sessions.look_up(&stamp("b", 1), Offset(4)), Seen::Never);
-        assert_ne!(sessions.look_up(&stamp("a", 1), Offset(5)), Seen::Never);
-        assert_ne!(sessions.look_up(&stamp("c", 1), Offset(6)), Seen::Never);
+        sessions.remember(stamp("a", 1), 9, told("a", 0));
+        sessions.remember(stamp("b", 1), 9, told("b", 1));
+        assert_ne!(sessions.look_up(&stamp("a", 1), 9, Offset(2)), Seen::Never);
+        sessions.remember(stamp("c", 1), 9, told("c", 3));
+        assert_eq!(sessions.look_up(&stamp("b", 1), 9, Offset(4)), Seen::Never);
+        assert_ne!(sessions.look_up(&stamp("a", 1), 9, Offset(5)), Seen::Never);
+        assert_ne!(sessions.look_up(&stamp("c", 1), 9, Offset(6)), Seen::Never);
         assert_eq!((sessions.by_client.len(), sessions.by_use.len()), (2, 2));
     }
 
     #[test]
     fn long_outcomes_push_out_old_ones() {
         let mut sessions = Sessions::with_limits(100, 300);
-        sessions.remember(stamp("a", 1), told("short", 0));
-        sessions.remember(stamp("b", 1), told(&"x".repeat(130), 1));
+        sessions.remember(stamp("a", 1), 9, told("short", 0));
+        sessions.remember(stamp("b", 1), 9, told(&"x".repeat(130), 1));
         assert_eq!(sessions.by_client.len(), 2);
-        sessions.remember(stamp("c", 1), told(&"x".repeat(500), 2));
+        sessions.remember(stamp("c", 1), 9, told(&"x".repeat(500), 2));
         assert_eq!(sessions.by_client.keys().collect::<Vec<_>>(), ["c"]);
-        sessions.remember(stamp("c", 2), told("short", 3));
-        sessions.remember(stamp("a", 2), told("short", 4));
+        sessions.remember(stamp("c", 2), 9, told("short", 3));
+        sessions.remember(stamp("a", 2), 9, told("short", 4));
         assert_eq!(sessions.by_client.len(), 2);
         let sum: usize = sessions
             .by_client
@@ -226,7 +233,7 @@ mod tests {
     fn the_hash_tells_sessions_apart_and_forgets_with_them() {
         let of = |client: &str, request, text: &str, offset| {
             let mut sessions = Sessions::with_limits(1, usize::MAX);
-            sessions.remember(stamp(client, request), told(text, offset));
+            sessions.remember(stamp(client, request), 9, told(text, offset));
             sessions
         };
         let first = of("a", 1, "x", 0);
@@ -239,21 +246,21 @@ mod tests {
             assert_ne!(other.digest(), first.digest());
         }
         let mut used = first.clone();
-        used.look_up(&stamp("a", 1), Offset(9));
+        used.look_up(&stamp("a", 1), 9, Offset(9));
         assert_ne!(
             used.digest(),
             first.digest(),
             "the order of use is part of the state"
         );
         let mut replaced = of("b", 5, "x", 3);
-        replaced.remember(stamp("a", 1), told("x", 8));
-        replaced.look_up(&stamp("a", 1), Offset(9));
+        replaced.remember(stamp("a", 1), 9, told("x", 8));
+        replaced.look_up(&stamp("a", 1), 9, Offset(9));
         assert_eq!(replaced.digest(), of("a", 1, "x", 8).after_use().digest());
     }
 
     impl Sessions {
         fn after_use(mut self) -> Self {
-            self.look_up(&stamp("a", 1), Offset(9));
+            self.look_up(&stamp("a", 1), 9, Offset(9));
             self
         }
     }

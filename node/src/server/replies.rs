@@ -141,6 +141,13 @@ impl Replies {
                 let error = ErrorPart::new("STALE_REQUEST", Outcome::Unknown, message);
                 conflict(error, position)
             }
+            ClientReply::Reused { position } => {
+                let message = "under this number, this client has had another request applied, so \
+                               this one changed nothing"
+                    .to_string();
+                let error = ErrorPart::new("REQUEST_ID_REUSED", Outcome::NotApplied, message);
+                conflict(error, position)
+            }
             ClientReply::Invalid {
                 fault,
                 leader,
