@@ -89,11 +89,11 @@ fn judge(
     let slack_ms = manifest.options.operation_timeout_ms.min(bound_ms / 2);
     let tried_throughout = attempts.last_activity.saturating_add(slack_ms * 1_000_000) >= bound_end;
     let evidence = json!({
-        "origin": origin,
+        "origin_ns": origin,
         "bound_ms": bound_ms,
         "tried": attempts.tried,
-        "first_success": attempts.first_success,
-        "last_activity": attempts.last_activity,
+        "first_success_ns": attempts.first_success,
+        "last_activity_ns": attempts.last_activity,
     });
     let tried = counted(attempts.tried, "operation");
     let (valid, checked, summary) = match attempts.first_success {

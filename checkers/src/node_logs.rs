@@ -11,6 +11,13 @@ use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
 /// Name of the history line by which the harness records that a node ended although nobody asked.
 pub const CRASH: &str = "node-crashed";
 
+/// The signal that only another process can send: its number in `signal` of a [`CRASH`] line.
+const SIGKILL: i32 = 9;
+
+/// Name of the history line by which the harness records what was still wrong with nodes when all
+/// faults were healed, in the list `problems`.
+pub const RESTORED: &str = "restored";
+
 /// A node that gave up.
 struct Failure {
     time: u64,
@@ -20,11 +27,13 @@ struct Failure {
 }
 
 /// Invalid where a node of the system under test refused to start, or ended although neither a fault
-/// nor the harness ended it.
+/// nor the harness ended it. Unknown where somebody else killed one (a person, or a system short of
+/// memory), or where one did not answer any more when all faults were healed.
 pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
     let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
     failures.extend(history.iter().filter_map(crash));
     failures.sort_by_key(|failure| failure.time);
+    let killed = history.iter().find_map(killed_by_somebody);
     let source = "a node must come back from any crash with what its disk holds, and stay up";
     let Some(first) = failures.first() else {
         return if trace.is_empty() {
@@ -33,6 +42,14 @@ pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
                 source,
                 "no node left a trace, so nobody knows whether all of them started",
             )
+        } else if let Some(node) = killed {
+            let summary = format!(
+                "somebody outside of the run killed {node} with SIGKILL, which no node does to itself"
+            );
+            conclusion(Validity::Unknown, source, summary)
+        } else if let Some(problem) = history.iter().find_map(unrestored) {
+            let summary = format!("not every node was there again after healing: {problem}");
+            conclusion(Validity::Unknown, source, summary)
         } else {
             let summary = "no node crashed by itself or refused to start";
             conclusion(Validity::Valid, source, summary)
@@ -81,8 +98,17 @@ fn refusal(event: &TraceEvent) -> Option<Failure> {
     })
 }
 
+fn killed_by_somebody(line: &Operation) -> Option<String> {
+    let killed = is_crash(line) && line.value["signal"] == SIGKILL;
+    killed.then(|| line.value["node"].as_str().unwrap_or("a node").to_owned())
+}
+
+fn is_crash(line: &Operation) -> bool {
+    line.process == Process::Nemesis && line.f == CRASH
+}
+
 fn crash(line: &Operation) -> Option<Failure> {
-    if line.process != Process::Nemesis || line.f != CRASH {
+    if !is_crash(line) || line.value["signal"] == SIGKILL {
         return None;
     }
     let text = |field: &str| line.value[field].as_str().unwrap_or("unknown").to_owned();
@@ -92,6 +118,15 @@ fn crash(line: &Operation) -> Option<Failure> {
         what: "crashed",
         reason: text("description"),
     })
+}
+
+fn unrestored(line: &Operation) -> Option<String> {
+    if line.process != Process::Nemesis || line.f != RESTORED {
+        return None;
+    }
+    let problems = line.value["problems"].as_array()?;
+    let told: Vec<&str> = problems.iter().filter_map(Value::as_str).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 #[cfg(test)]
@@ -142,6 +177,35 @@ mod tests {
             "{}",
             result.summary
         );
+    }
+
+    #[test]
+    fn a_node_that_never_answers_again_is_no_pass() {
+        let restored = |problems: Value| -> Operation {
+            serde_json::from_value(json!({
+                "index": 0, "time": 1, "process": "nemesis", "type": "info", "f": RESTORED,
+                "value": {"problems": problems}
+            }))
+            .unwrap()
+        };
+        let trace = [event(TraceDetail::Flush { log_end: 1 })];
+        let silent = check(&trace, &[restored(json!(["n3 did not answer"]))]);
+        assert_eq!(silent.valid, Validity::Unknown);
+        assert!(silent.summary.contains("n3"), "{}", silent.summary);
+        let fine = check(&trace, &[restored(json!([]))]);
+        assert_eq!(fine.valid, Validity::Valid);
+    }
+
+    #[test]
+    fn a_node_killed_by_somebody_else_is_not_blamed() {
+        let mut line = crashed("nemesis");
+        line.value["signal"] = 9.into();
+        let result = check(&[event(TraceDetail::Flush { log_end: 1 })], &[line.clone()]);
+        assert_eq!(result.valid, Validity::Unknown);
+        assert!(result.summary.contains("killed n4"), "{}", result.summary);
+        line.value["signal"] = 6.into();
+        let aborted = check(&[event(TraceDetail::Flush { log_end: 1 })], &[line]);
+        assert_eq!(aborted.valid, Validity::Invalid);
     }
 
     #[test]

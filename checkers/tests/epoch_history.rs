@@ -480,8 +480,88 @@ fn a_commit_without_a_majority_on_disk_is_flagged() {
         trace.retain(|event| {
             event.node == first || !matches!(event.detail, TraceDetail::Flush { .. })
         });
+        go_on_talking(trace);
         true
     });
+}
+
+/// Adds an event of every node at the end: nobody's trace is cut.
+fn go_on_talking(trace: &mut Vec<TraceEvent>) {
+    let Some(end) = trace.last().cloned() else {
+        return;
+    };
+    for node in 0..3 {
+        let mut event = end.clone();
+        event.time += 1;
+        event.node = name(node);
+        event.detail = TraceDetail::EpochAdopted { leader: None };
+        trace.push(event);
+    }
+}
+
+#[test]
+fn a_commit_after_the_other_traces_end_is_neither_a_pass_nor_a_blame() {
+    let mut unknown = 0;
+    for seed in 0..150 {
+        let mut trace = correct_trace(seed);
+        let Some(commit) = last(&trace, |event| {
+            matches!(event.detail, TraceDetail::HighWatermark { .. })
+        }) else {
+            continue;
+        };
+        let leader = trace[commit].node.clone();
+        let half = trace.len() / 2;
+        let mut position = 0;
+        trace.retain(|event| {
+            position += 1;
+            position <= half || event.node == leader
+        });
+        let result = judge(&trace);
+        assert_ne!(
+            result.valid,
+            Validity::Invalid,
+            "seed {seed}: {}",
+            result.summary
+        );
+        unknown += usize::from(result.valid == Validity::Unknown);
+    }
+    assert!(unknown >= 20, "only {unknown} traces were doubtful");
+}
+
+#[test]
+fn a_node_that_serves_after_its_trace_ends_has_lost_evidence() {
+    let trace = correct_trace(3);
+    let end = trace
+        .iter()
+        .filter(|event| event.node == "n1")
+        .map(|event| event.time)
+        .max();
+    let lines = |sent: u64| -> Vec<Operation> {
+        [("invoke", sent), ("ok", sent + 1)]
+            .iter()
+            .zip(0u64..)
+            .map(|((kind, time), index)| {
+                serde_json::from_value(json!({
+                    "index": index, "time": time, "process": 0, "type": kind, "f": "write",
+                    "key": "1", "value": 1, "node": "n1"
+                }))
+                .unwrap()
+            })
+            .collect()
+    };
+    let late = check(&trace, &lines(end.unwrap() + 1), 3);
+    assert_eq!(late.valid, Validity::Unknown, "{}", late.summary);
+    assert!(
+        late.summary.contains("the trace of n1 ends"),
+        "{}",
+        late.summary
+    );
+    let before = check(&trace, &lines(end.unwrap() - 1), 3);
+    assert!(
+        !before.summary.contains("the trace of n1 ends"),
+        "{}",
+        before.summary
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::duration::{parse_ms, parse_positive_ms};
@@ -23,16 +24,17 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
-  harness run --nemesis partition-random --time 300   break the network for five minutes
-  harness run --nemesis kill,pause --bug ack-on-append   watch a seeded bug being found
-  harness replay latest --times 5                     run the same faults again, five times
-  harness serve                                       browse the reports
+  harness run --nemesis partition-random --time 300         break the network for five minutes
+  harness run --nemesis partition-random --bug stale-read   watch a seeded bug being found
+  harness replay latest --times 5                           run the same faults again, five times
+  harness serve                                             browse the reports
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a cluster of real processes under faults and judge it
+    #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
@@ -52,6 +54,11 @@ enum Command {
         arguments: Vec<OsString>,
     },
 }
+
+/// Most nodes of a cluster.
+pub const NODES_MAX: u32 = 9;
+/// Most client threads.
+pub const CONCURRENCY_MAX: u32 = 1000;
 
 /// Where runs are stored.
 #[derive(Debug, Clone, Args)]
@@ -75,7 +82,7 @@ pub struct OutputArgs {
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, or none
+    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none
     #[arg(long, default_value = "partition-random", value_name = "FAULTS")]
     pub nemesis: String,
     /// What clients do
@@ -85,10 +92,10 @@ pub struct RunArgs {
     #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time: u64,
     /// Number of nodes, all of them voters
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     pub nodes: u32,
     /// Number of client threads
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX)))]
     pub concurrency: u32,
     /// Operations per second over all clients; 0 = as fast as it goes
     #[arg(long, default_value_t = 200)]
@@ -99,8 +106,8 @@ pub struct RunArgs {
     /// Seed of operations, faults and election timers; a fresh one by default
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Run the faults of this file instead of generated ones; times count from the start of the
-    /// run, and clients begin 2 s after it
+    /// Run the faults of this file instead of generated ones (the README shows one, and so does the
+    /// schedule.json of any run); times count from the start of the run, and clients begin 2 s after
     #[arg(long, value_name = "FILE", conflicts_with = "nemesis")]
     pub schedule: Option<PathBuf>,
     /// Switch on a seeded bug in every node (see `harness bugs`)
@@ -221,13 +228,29 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// Help and version are no errors; everything else is a complaint about arguments.
+/// Help and version are no errors; everything else is a complaint about arguments, in one line.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(exit::BAD_ARGUMENTS)
-    } else {
-        ExitCode::SUCCESS
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(exit::BAD_ARGUMENTS)
+        }
+        _ => {
+            let text = error.to_string();
+            let problem = ["\n\nUsage:", "\n\nFor more information"]
+                .into_iter()
+                .fold(text.as_str(), |text, end| {
+                    text.split(end).next().unwrap_or(text)
+                });
+            let problem = problem.strip_prefix("error: ").unwrap_or(problem);
+            let words: Vec<&str> = problem.split_whitespace().collect();
+            complain(&format!("{}; see --help", words.join(" ")));
+            ExitCode::from(exit::BAD_ARGUMENTS)
+        }
     }
 }
 

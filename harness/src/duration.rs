@@ -1,6 +1,9 @@
 //! Owns how durations are written on the command line: `30`, `30s`, `5m`, `1h`, `250ms`.
 //! Never accepts a duration that a reader could take for another one.
 
+/// A week is beyond any run, and keeps nanoseconds far from overflowing.
+pub const WEEK_MS: u64 = 7 * 24 * 3_600_000;
+
 /// Reads a duration in milliseconds; a bare number is in seconds.
 ///
 /// # Errors
@@ -21,8 +24,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     };
     number
         .checked_mul(factor)
-        // A week is beyond any run, and keeps nanoseconds far from overflowing.
-        .filter(|ms| *ms <= 7 * 24 * 3_600_000)
+        .filter(|ms| *ms <= WEEK_MS)
         .ok_or_else(|| format!("{text:?} is longer than a week"))
 }
 

@@ -11,6 +11,7 @@ use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
 use crate::exit::Failure;
+use crate::interrupts;
 use crate::processes::{NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
@@ -59,6 +60,8 @@ pub struct Finished {
     pub name: String,
     /// What came out.
     pub verdict: Verdict,
+    /// Whether the user stopped it early.
+    pub interrupted: bool,
 }
 
 /// The node program to run: a given one, or this executable itself.
@@ -107,6 +110,7 @@ pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
 /// # Errors
 /// When the run could not be carried out or recorded. What was recorded stays.
 pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<Finished, Failure> {
+    interrupts::watch().context("cannot listen for Ctrl-C")?;
     let now = Utc::now();
     let name = format!(
         "{}-{}-{}",
@@ -127,13 +131,22 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         phases: Phases::default(),
     };
     let folder = store.create_run(&name)?;
+    if plan.replay_of.is_none() {
+        progress.note(&format!("seed {}", plan.seed));
+    }
     let skews_clocks = plan
         .schedule
         .faults
         .iter()
         .any(|fault| fault.fault.kind == "clock-skew");
     let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
-    let mut world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks)?;
+    let world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks);
+    let mut world = world.inspect_err(|_| {
+        // The error holds the node's last words, and there is nothing else to keep.
+        if let Err(error) = store.discard_unbegun(&folder) {
+            progress.note(&error.to_string());
+        }
+    })?;
     let outcome = Runner::new(
         &mut world,
         &mut recorder,
@@ -151,10 +164,14 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         drop_data(&folder, progress);
     }
     render(store, &folder, progress);
+    let interrupted = folder
+        .manifest()
+        .is_ok_and(|manifest| manifest.phases.interrupted);
     Ok(Finished {
         folder,
         name,
         verdict,
+        interrupted,
     })
 }
 

@@ -35,8 +35,16 @@ impl Failure {
     /// What to tell the user, in one line.
     pub fn message(&self) -> String {
         let (Self::BadArguments(error) | Self::Harness(error)) = self;
-        let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-        causes.join(": ").replace('\n', " ")
+        let mut message = String::new();
+        for cause in error.chain().map(ToString::to_string) {
+            // Some errors tell their cause themselves.
+            if message.is_empty() {
+                message = cause;
+            } else if !message.ends_with(&cause) {
+                message = format!("{message}: {cause}");
+            }
+        }
+        message.replace('\n', " ")
     }
 
     /// A complaint about arguments.
@@ -66,5 +74,18 @@ pub fn of_validity(validity: Validity) -> u8 {
         Validity::Valid => VALID,
         Validity::Invalid => INVALID,
         Validity::Unknown => UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = anyhow::Error::new(results::Error::io("read", "a.json", missing));
+        let message = Failure::Harness(error.context("replay")).message();
+        assert_eq!(message, "replay: cannot read a.json: entity not found");
     }
 }

@@ -7,6 +7,7 @@ pub mod commands;
 pub mod duration;
 pub mod execution;
 pub mod exit;
+pub mod interrupts;
 pub mod processes;
 pub mod progress;
 pub mod recorder;

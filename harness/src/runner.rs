@@ -163,14 +163,18 @@ impl<'a, W: World> Runner<'a, W> {
                 let now_ns = self.world.now_ns();
                 let value = json!({ "problems": problems });
                 self.recorder
-                    .nemesis(now_ns, "restored", value)
+                    .nemesis(now_ns, checkers::node_logs::RESTORED, value)
                     .map(|()| None)
             }
-            Event::NodeCrashed { node, description } => {
+            Event::NodeCrashed {
+                node,
+                description,
+                signal,
+            } => {
                 self.progress
                     .note(&format!("node {node} crashed: {description}"));
                 let now_ns = self.world.now_ns();
-                let value = json!({ "node": node, "description": description });
+                let value = json!({ "node": node, "description": description, "signal": signal });
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::CRASH, value)
                     .map(|()| None)

@@ -172,6 +172,8 @@ pub enum Event {
         node: String,
         /// How, for people, with the last line it logged.
         description: String,
+        /// The signal that ended it, if one did.
+        signal: Option<i32>,
     },
     /// How far each node's clock is off, in milliseconds.
     ClockOffsets {

@@ -4,6 +4,7 @@
 mod kit;
 
 use kit::Lab;
+use serde_json::{Value, json};
 
 /// Runs a command that must be refused, and returns what it said.
 fn refused(lab: &Lab, arguments: &[&str], code: i32) -> String {
@@ -55,6 +56,9 @@ fn an_unknown_bug_gets_the_known_ones() {
         said.contains("stale-read") && said.contains("B09"),
         "{said}"
     );
+    let said = refused(&lab, &["run", "--bug", "ack-on-apend"], 254);
+    one_line(&said);
+    assert!(said.contains("did you mean \"ack-on-append\""), "{said}");
 }
 
 #[test]
@@ -67,12 +71,15 @@ fn numbers_that_make_no_sense_are_refused() {
         ["run", "--concurrency", "0"],
         ["run", "--interval", "0"],
         ["run", "--rate", "-1"],
+        ["run", "--seed", "-1"],
         ["run", "--name", "../outside"],
         ["run", "--node-bin", "/nonexistent/kraft-node"],
         ["run", "--nonsense", "1"],
     ] {
         let said = refused(&lab, &arguments, 254);
-        assert!(!said.trim().is_empty(), "{arguments:?}");
+        one_line(&said);
+        let flag = arguments[1].trim_start_matches('-');
+        assert!(said.contains(flag), "{arguments:?}: {said}");
     }
 }
 
@@ -101,8 +108,17 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
         one_line(&said);
         assert!(said.contains(word), "{said}");
     }
+    let path = schedule(r#"{"kind":"kill","targets":"one"}"#);
+    let late = ["run", "--schedule", &path, "--time", "1"];
+    let said = refused(&lab, &late, 254);
+    one_line(&said);
+    assert!(
+        said.contains("3000 ms") && said.contains("--time"),
+        "{said}"
+    );
     let said = refused(&lab, &["run", "--schedule", "missing.json"], 254);
     assert!(said.contains("missing.json"), "{said}");
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
     let path = lab.write("broken.json", "{\"format_version\":1,\n\"faults\":[}");
     let said = refused(&lab, &["run", "--schedule", &path.to_string_lossy()], 254);
     assert!(said.contains("line 2"), "{said}");
@@ -115,8 +131,8 @@ fn an_output_folder_that_cannot_be_written_is_the_environments_fault() {
     let outcome = lab
         .harness(&["run", "--time", "5s", "--out", "taken/runs"])
         .expect_code(255);
-    let last = outcome.stderr.lines().last().unwrap_or_default();
-    assert!(last.contains("taken/runs"), "{}", outcome.stderr);
+    one_line(&outcome.stderr);
+    assert!(outcome.stderr.contains("taken/runs"), "{}", outcome.stderr);
     lab.assert_nothing_left();
 }
 
@@ -143,6 +159,146 @@ fn runs_that_do_not_exist_or_are_damaged_are_named() {
             outcome.stderr
         );
     }
+}
+
+/// A recording may come from somebody else, so it must not be able to write anywhere or take the
+/// machine down.
+#[test]
+fn a_replay_refuses_what_no_run_records() {
+    let lab = Lab::new();
+    let manifest = |name: &str, field: &str, value: Value| {
+        let mut options = json!({
+            "workload": "register", "nemesis": [], "nodes": 3, "concurrency": 2,
+            "rate_per_second": 10, "time_ms": 300, "interval_ms": 1000,
+            "operation_timeout_ms": 500, "recovery_timeout_ms": 1000,
+            "timers": {
+                "election_timeout_ms": 120, "fetch_timeout_ms": 800,
+                "election_backoff_max_ms": 400, "fetch_max_wait_ms": 200,
+                "request_timeout_ms": 800, "retry_backoff_ms": 20
+            }
+        });
+        options[field] = value;
+        json!({
+            "format_version": 1, "name": name, "seed": 1, "world": "processes",
+            "options": options, "started": "2026-01-01T00:00:00Z",
+            "environment": {
+                "harness_version": "0", "node_binary": "x", "system": "x", "processors": 1
+            }
+        })
+    };
+    let name = "register-none-20260101T000000000Z-1";
+    let cases = [
+        (name, "nodes", json!(0)),
+        (name, "nodes", json!(500)),
+        (name, "concurrency", json!(0)),
+        (name, "concurrency", json!(100_000_000)),
+        (name, "time_ms", json!(0)),
+        (name, "time_ms", json!(u64::MAX)),
+        (name, "operation_timeout_ms", json!(0)),
+        (name, "recovery_timeout_ms", json!(u64::MAX)),
+        (name, "workload", json!("regster")),
+        (name, "bug", json!("B99")),
+        ("../../outside-20260101T000000000Z-1", "name", json!(null)),
+        ("-x-20260101T000000000Z-1", "name", json!(null)),
+        ("", "name", json!(null)),
+    ];
+    let run = lab.path().join("foreign/run");
+    std::fs::create_dir_all(&run).unwrap();
+    let schedule = r#"{"format_version":1,"faults":[]}"#;
+    std::fs::write(run.join("schedule.json"), schedule).unwrap();
+    for (name, field, value) in cases {
+        let text = manifest(name, field, value).to_string();
+        std::fs::write(run.join("manifest.json"), text).unwrap();
+        let said = refused(&lab, &["replay", "foreign/run"], 255);
+        one_line(&said);
+        assert!(
+            said.contains("manifest.json") && said.contains(field),
+            "{field}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_manifest_starts_nothing_and_reaches_nothing() {
+    let lab = Lab::new();
+    lab.harness(&[
+        "run",
+        "--nemesis",
+        "none",
+        "--time",
+        "1",
+        "--nodes",
+        "3",
+        "--name",
+        "sound",
+    ]);
+    let sound = kit::document(&lab.latest().join("manifest.json"));
+    let folder = lab.latest();
+    let count = || std::fs::read_dir(lab.path()).unwrap().count();
+    let (lab_count, run_count) = (count(), std::fs::read_dir(lab.runs()).unwrap().count());
+    for (pointer, value, word) in [
+        (
+            "/name",
+            serde_json::json!("../../outside-20260101T000000000Z-1"),
+            "outside",
+        ),
+        ("/options/nodes", u32::MAX.into(), "options.nodes"),
+        (
+            "/options/concurrency",
+            u32::MAX.into(),
+            "options.concurrency",
+        ),
+        ("/options/time_ms", u64::MAX.into(), "options.time_ms"),
+        ("/options/workload", "registre".into(), "registre"),
+        ("/options/bug", "B99".into(), "B99"),
+    ] {
+        let mut manifest = sound.clone();
+        if pointer == "/options/bug" {
+            manifest["options"]["bug"] = value;
+        } else {
+            *manifest.pointer_mut(pointer).unwrap() = value;
+        }
+        std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+        let path = folder.to_string_lossy();
+        let outcome = lab.harness(&["replay", &path]).expect_code(255);
+        one_line(&outcome.stderr);
+        assert!(
+            outcome.stderr.contains(word) && outcome.stderr.contains("manifest.json"),
+            "{}",
+            outcome.stderr
+        );
+    }
+    assert_eq!(count(), lab_count);
+    assert_eq!(
+        std::fs::read_dir(lab.runs()).unwrap().count(),
+        run_count,
+        "a refused replay leaves no run"
+    );
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_listed_as_damaged() {
+    let lab = Lab::new();
+    std::fs::create_dir_all(lab.runs().join("broken-run")).unwrap();
+    std::fs::write(lab.runs().join("broken-run/manifest.json"), "{").unwrap();
+    let listed = lab.harness(&["list"]).expect_code(0).stdout;
+    assert!(
+        listed.contains("damaged") && listed.contains("broken-run"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn a_node_program_that_is_none_leaves_no_run() {
+    let lab = Lab::new();
+    let said = lab
+        .harness(&["run", "--time", "5", "--node-bin", "/bin/true"])
+        .expect_code(255)
+        .stderr;
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.contains("ended at once"), "{said}");
+    assert_eq!(std::fs::read_dir(lab.runs()).unwrap().count(), 0, "{said}");
+    lab.assert_nothing_left();
 }
 
 #[test]

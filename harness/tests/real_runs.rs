@@ -9,12 +9,34 @@ use kit::{Lab, document, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Cuts the leader off again and again, long enough for the others to elect and be written to.
-const ISOLATE_LEADER: &str = r#"{"format_version":1,"faults":[
-  {"trigger":{"at_ms":3000},"duration_ms":2000,
-   "fault":{"kind":"partition","shape":"one-node","target":"leader"}},
-  {"trigger":{"at_ms":7000},"duration_ms":2000,
+/// Cuts the leader off after slowing its clock down: it believes in itself far longer than the others
+/// take to elect and be written to, however busy the machine is.
+const ISOLATE_SLOW_LEADER: &str = r#"{"format_version":1,"faults":[
+  {"trigger":{"at_ms":2900},"duration_ms":5000,
+   "fault":{"kind":"clock-skew","targets":"leader","offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":3000},"duration_ms":4800,
    "fault":{"kind":"partition","shape":"one-node","target":"leader"}}]}"#;
+
+/// The same to every node of three in turn: whoever leads in a replay, its turn comes.
+const ISOLATE_EACH_SLOWED: &str = r#"{"format_version":1,"faults":[
+  {"trigger":{"at_ms":2500},"duration_ms":2300,
+   "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":2600},"duration_ms":2100,
+   "fault":{"kind":"partition","shape":"one-node","target":["n1"]}},
+  {"trigger":{"at_ms":5100},"duration_ms":2300,
+   "fault":{"kind":"clock-skew","targets":["n2"],"offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":5200},"duration_ms":2100,
+   "fault":{"kind":"partition","shape":"one-node","target":["n2"]}},
+  {"trigger":{"at_ms":7700},"duration_ms":2300,
+   "fault":{"kind":"clock-skew","targets":["n3"],"offset_ms":0,"rate":0.1}},
+  {"trigger":{"at_ms":7800},"duration_ms":2100,
+   "fault":{"kind":"partition","shape":"one-node","target":["n3"]}}]}"#;
+
+/// Kills every node at once: the next leader knows of no record that it is committed, so every one that
+/// it commits before its own first record is one too early.
+const KILL_ALL: &str = r#"{"format_version":1,"faults":[
+  {"trigger":{"at_ms":4000},"duration_ms":300,"fault":{"kind":"kill","targets":"all"}},
+  {"trigger":{"at_ms":7000},"duration_ms":300,"fault":{"kind":"kill","targets":"all"}}]}"#;
 
 #[test]
 fn a_run_without_bugs_is_valid_and_leaves_a_whole_folder() {
@@ -99,9 +121,9 @@ fn a_run_that_tests_nothing_is_not_a_pass() {
     assert_eq!(lab.verdict()["valid"], "unknown");
 }
 
-fn finds(bug: &str, checker: &str) -> Lab {
+fn finds(bug: &str, nodes: u32, schedule: &str, checker: &str) -> Lab {
     let lab = Lab::new();
-    let schedule = lab.write("isolate-leader.json", ISOLATE_LEADER);
+    let schedule = lab.write("faults.json", schedule);
     let outcome = lab
         .harness(&[
             "run",
@@ -109,6 +131,8 @@ fn finds(bug: &str, checker: &str) -> Lab {
             &schedule.to_string_lossy(),
             "--time",
             "9",
+            "--nodes",
+            &nodes.to_string(),
             "--rate",
             "300",
             "--seed",
@@ -134,12 +158,12 @@ fn finds(bug: &str, checker: &str) -> Lab {
 
 #[test]
 fn a_stale_read_is_found() {
-    finds("stale-read", "linearizable");
+    finds("stale-read", 5, ISOLATE_SLOW_LEADER, "linearizable");
 }
 
 #[test]
 fn an_acknowledgement_on_append_is_found_and_its_replay_fails_again() {
-    let lab = finds("ack-on-append", "linearizable");
+    let lab = finds("ack-on-append", 3, ISOLATE_EACH_SLOWED, "linearizable");
     let replay = lab.harness(&["replay", "latest"]).expect_code(1);
     assert!(
         replay.stdout.contains("same outcome: was invalid"),
@@ -151,7 +175,35 @@ fn an_acknowledgement_on_append_is_found_and_its_replay_fails_again() {
 
 #[test]
 fn a_high_watermark_of_any_epoch_is_found() {
-    finds("hwm-any-epoch", "epoch-history");
+    finds("hwm-any-epoch", 5, KILL_ALL, "epoch-history");
+}
+
+#[test]
+fn a_clock_is_set_right_even_if_its_node_is_stopped_when_that_is_due() {
+    let lab = Lab::new();
+    let schedule = lab.write(
+        "faults.json",
+        r#"{"format_version":1,"faults":[
+          {"trigger":{"at_ms":2500},"duration_ms":800,
+           "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":400,"rate":1.0}},
+          {"trigger":{"at_ms":2900},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n1"]}}]}"#,
+    );
+    let schedule = schedule.to_string_lossy();
+    lab.harness(&[
+        "run",
+        "--schedule",
+        &schedule,
+        "--time",
+        "4",
+        "--nodes",
+        "3",
+    ])
+    .expect_code(0);
+    let schedule = document(&lab.latest().join("schedule.json"));
+    for fault in schedule["faults"].as_array().unwrap() {
+        assert!(fault["healed_at_ms"].is_u64(), "{fault:#}");
+    }
 }
 
 /// Starts a long run and waits until clients are at work.
@@ -209,5 +261,162 @@ fn an_interrupted_run_heals_checks_and_reports() {
     let manifest = document(&lab.latest().join("manifest.json"));
     assert_eq!(manifest["phases"]["interrupted"], true);
     assert!(manifest["phases"]["healed"].is_u64());
+    assert!(
+        outcome.stdout.contains("stopped early"),
+        "{}",
+        outcome.stdout
+    );
     lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupted_replay_is_the_last_one() {
+    let lab = Lab::new();
+    lab.harness(&["run", "--nemesis", "none", "--time", "4", "--nodes", "3"])
+        .expect_code(0);
+    let original = lab.latest();
+    let child = lab.start(&["replay", "latest", "--times", "3"]);
+    eventually("the replay records operations", || {
+        lab.latest() != original
+            && std::fs::read_to_string(lab.latest().join("history.jsonl"))
+                .is_ok_and(|text| text.contains(r#""type":"ok""#))
+    });
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    assert!(
+        outcome.stdout.contains("replay 1 of 3 was stopped")
+            && outcome.stdout.contains("same outcome in 0 of 0 replays"),
+        "{}",
+        outcome.stdout
+    );
+    assert_eq!(outcome.stdout.matches("verdict: ").count(), 1);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn faults_that_overlap_on_one_node_are_healed_each_in_its_own_time() {
+    let lab = Lab::new();
+    let schedule = lab.write(
+        "overlap.json",
+        r#"{"format_version":1,"faults":[
+          {"id":1,"trigger":{"at_ms":2500},"duration_ms":600,
+           "fault":{"kind":"clock-skew","targets":["n1"],"offset_ms":300,"rate":1.0}},
+          {"id":2,"trigger":{"at_ms":2800},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n1"]}},
+          {"id":3,"trigger":{"at_ms":2500},"duration_ms":1000,
+           "fault":{"kind":"clock-skew","targets":["n2"],"offset_ms":100,"rate":1.0}},
+          {"id":4,"trigger":{"at_ms":3000},"duration_ms":1800,
+           "fault":{"kind":"clock-skew","targets":["n2"],"offset_ms":400,"rate":1.0}},
+          {"id":5,"trigger":{"at_ms":2500},"duration_ms":2000,
+           "fault":{"kind":"pause","targets":["n3"]}},
+          {"id":6,"trigger":{"at_ms":2700},"duration_ms":300,
+           "fault":{"kind":"kill","targets":["n3"]}},
+          {"id":7,"trigger":{"at_ms":4000},"duration_ms":1500,
+           "fault":{"kind":"pause","targets":["n3"]}}]}"#,
+    );
+    lab.harness(&[
+        "run",
+        "--schedule",
+        &schedule.to_string_lossy(),
+        "--time",
+        "5",
+    ])
+    .expect_code(0);
+    let schedule = document(&lab.latest().join("schedule.json"));
+    let fault = |id: u64| {
+        let mut faults = schedule["faults"].as_array().unwrap().iter();
+        faults.find(|fault| fault["id"] == id).unwrap().clone()
+    };
+    assert!(
+        fault(1)["healed_at_ms"].as_u64() >= fault(2)["healed_at_ms"].as_u64(),
+        "the clock of a stopped node can be set only once it goes on: {schedule:#}"
+    );
+    assert!(
+        fault(7)["effect"]["stopped_ms"].as_u64() >= Some(1400),
+        "a pause lasts, whatever earlier one ends in between: {schedule:#}"
+    );
+    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let skews_of_n2 = history
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line["f"] == "clock-offsets")
+        .filter(|line| (3_600_000_000..4_700_000_000).contains(&line["time"].as_u64().unwrap()))
+        .filter_map(|line| line["value"]["n2"].as_f64());
+    let skews_of_n2: Vec<f64> = skews_of_n2.collect();
+    assert!(
+        !skews_of_n2.is_empty() && skews_of_n2.iter().all(|skew_ms| *skew_ms > 300.0),
+        "the end of an earlier skew took a later one away: {skews_of_n2:?}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_ends_a_series_of_replays() {
+    let lab = Lab::new();
+    lab.harness(&[
+        "run",
+        "--nemesis",
+        "none",
+        "--time",
+        "2",
+        "--nodes",
+        "3",
+        "--name",
+        "first",
+    ])
+    .expect_code(0);
+    let child = lab.start(&["replay", "latest", "--times", "5"]);
+    eventually("the replay has begun", || {
+        let latest = std::fs::read_link(lab.runs().join("latest")).unwrap();
+        let begun = latest.to_string_lossy().contains("replay");
+        begun && lab.latest().join("history.jsonl").is_file()
+    });
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    assert!(
+        outcome.stdout.contains("4 more were not begun"),
+        "{}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn the_command_that_a_report_gives_is_accepted() {
+    let lab = Lab::new();
+    let schedule = lab.write("isolate-leader.json", ISOLATE_SLOW_LEADER);
+    let from_file = ["run", "--time", "7100ms", "--schedule"].map(str::to_owned);
+    let from_file = [&from_file[..], &[schedule.to_string_lossy().into()]].concat();
+    let planned = ["run", "--time", "3s", "--interval", "700ms"].map(str::to_owned);
+    for arguments in [from_file, planned.to_vec()] {
+        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.extend(["--nodes", "3"]);
+        lab.harness(&arguments);
+        let page = std::fs::read_to_string(lab.latest().join("index.html")).unwrap();
+        let mut text = String::new();
+        let mut inside = false;
+        for letter in page.chars() {
+            match letter {
+                '<' => {
+                    inside = true;
+                    text.push(' ');
+                }
+                '>' => inside = false,
+                _ if !inside => text.push(letter),
+                _ => {}
+            }
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let start = words.windows(2).position(|two| two == ["harness", "run"]);
+        let command = &words[start.unwrap()..];
+        let end = command.iter().position(|word| *word == "--seed").unwrap() + 2;
+        let parsed = harness::cli::definition().try_get_matches_from(&command[..end]);
+        assert!(
+            parsed.is_ok(),
+            "{:?}: {}",
+            &command[..end],
+            parsed.unwrap_err()
+        );
+    }
 }

@@ -95,6 +95,16 @@ impl Batch {
 
     /// Reads and verifies the batch at the start of `bytes`, which may go on after it.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
+        Self::parse_with(bytes, true)
+    }
+
+    /// Reads the batch at the start of `bytes` without looking at its checksum: a deliberate mistake
+    /// for a seeded bug, never right.
+    pub(crate) fn parse_unverified(bytes: &[u8]) -> Result<Self, BatchError> {
+        Self::parse_with(bytes, false)
+    }
+
+    fn parse_with(bytes: &[u8], verify_checksum: bool) -> Result<Self, BatchError> {
         let field = |at: usize| {
             bytes
                 .get(at..at + 4)
@@ -106,7 +116,7 @@ impl Batch {
             return Err(BatchError::Field);
         }
         let whole = bytes.get(..length).ok_or(BatchError::Incomplete)?;
-        if crc32c::crc32c(&whole[4..]) != crc {
+        if verify_checksum && crc32c::crc32c(&whole[4..]) != crc {
             return Err(BatchError::Checksum);
         }
         let long = |at: usize| {

@@ -13,4 +13,3 @@ pub mod raft;
 pub mod server;
 pub mod storage;
 pub mod trace;
-mod waiting;

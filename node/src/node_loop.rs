@@ -1,134 +1,29 @@
 //! Owns the order of a node's work: drain arrivals, step the core, store, sync once, release.
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
+mod boundary;
+mod waiting;
+
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::{Command, Machine, Object};
-use crate::message::{Request, Response};
+use crate::message::Response;
 use crate::mutants::Bug;
 use crate::raft::{
-    Configuration, Correlation, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription,
-    Refusal, Replica, Ticket,
+    Configuration, Effect, Input, ProposalRefusal, QuorumDescription, QuorumState, Refusal,
+    Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
-use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
-use crate::trace::Traced;
-use crate::waiting::{Proposed, Waiting};
+use crate::storage::{Identity, Storage, StorageError, StorageOptions};
 
-/// How many bytes of commands become one batch, unless a single command is longer. Keeps batches small
-/// enough to fit in memory caches and fetch answers, however many clients wait.
-const MAX_PROPOSAL_BYTES: usize = 512 * 1024;
+pub use boundary::{Arrival, Departure, NodeError, Outbox, StartError, StateDescription};
+use waiting::{Proposed, Waiting, in_batches};
 
 /// How much of the log is read at once when committed records are applied, in bytes.
 const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
 
 /// How long the log must not have grown before it is sealed, in nanoseconds.
 const SEAL_AFTER_NS: u64 = 250_000_000;
-
-/// Something that arrives at a node.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Arrival {
-    /// A peer asks.
-    PeerRequest {
-        /// Where to answer.
-        ticket: Ticket,
-        /// What is asked.
-        request: Request,
-    },
-    /// A peer answered, or did not.
-    PeerAnswer {
-        /// Which peer.
-        peer: NodeId,
-        /// Which request it answers.
-        correlation: Correlation,
-        /// The outcome.
-        answer: PeerAnswer,
-    },
-    /// A client asks.
-    Client {
-        /// Where to answer.
-        ticket: Ticket,
-        /// What is asked.
-        request: ClientRequest,
-    },
-    /// The node should stop in an orderly way: a leader resigns.
-    Shutdown,
-}
-
-/// Something that leaves a node. The durability it promises is already paid for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Departure {
-    /// A request to a peer; its outcome must come back as [`Arrival::PeerAnswer`].
-    Send {
-        /// To whom.
-        peer: NodeId,
-        /// Names the request.
-        correlation: Correlation,
-        /// What to send.
-        request: Request,
-    },
-    /// An answer to a peer.
-    Reply {
-        /// To whom.
-        ticket: Ticket,
-        /// The answer.
-        response: Response,
-    },
-    /// An answer to a client.
-    ClientReply {
-        /// To whom.
-        ticket: Ticket,
-        /// The answer.
-        reply: ClientReply,
-    },
-}
-
-/// Where the loop hands over what leaves the node, in order.
-///
-/// A trace event is handed over before the departures that follow from it: if those who implement
-/// this keep the order, whatever is visible outside is also in the trace.
-pub trait Outbox {
-    /// Something leaves.
-    fn depart(&mut self, departure: Departure);
-    /// Something is reported.
-    fn trace(&mut self, traced: Traced);
-}
-
-/// The state machine at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StateDescription {
-    /// Every record below is applied.
-    pub applied: Offset,
-    /// Hash of the state.
-    pub digest: u64,
-}
-
-/// Why a node must stop at once.
-#[derive(Debug, thiserror::Error)]
-pub enum NodeError {
-    /// The disk failed: nobody knows what is durable.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// A committed record is not a command of this version.
-    #[error("the committed record at offset {offset} is not a command: {source}")]
-    Undecodable {
-        /// Where it is.
-        offset: Offset,
-        /// What the decoder says.
-        source: serde_json::Error,
-    },
-}
-
-/// Why a node cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The data directory cannot be opened, or must not be continued from.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The disk failed, or a committed record is not a command.
-    #[error(transparent)]
-    Node(#[from] NodeError),
-}
 
 /// One node: protocol core, storage and state machine behind one owner.
 #[derive(Debug)]
@@ -165,6 +60,10 @@ impl<D: Disk> NodeLoop<D> {
             node_id: configuration.id,
         };
         let bug = configuration.bug;
+        let options = StorageOptions {
+            verify_checksums: options.verify_checksums && bug != Some(Bug::CrcSkip),
+            ..options
+        };
         let (storage, recovered) = Storage::open(disk, &identity, options)?;
         let applied = recovered.log_start;
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);
@@ -346,6 +245,11 @@ impl<D: Disk> NodeLoop<D> {
     /// One sync for everything stored since the last, then the effects that waited for it. Those may
     /// store again (a leader that just learned of its own flush), hence the loop.
     fn sync(&mut self, now_ns: u64, outbox: &mut impl Outbox) -> Result<(), NodeError> {
+        if self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower {
+            let held = std::mem::take(&mut self.held).into_iter();
+            held.for_each(|departure| outbox.depart(departure));
+            return Ok(());
+        }
         while self.unsynced {
             let log_end = self.storage.sync()?;
             self.unsynced = false;
@@ -359,7 +263,9 @@ impl<D: Disk> NodeLoop<D> {
     }
 
     fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {
-        if self.unsynced {
+        let early = self.has(Bug::LeaderCountsUnflushed)
+            && matches!(departure, Departure::ClientReply { .. });
+        if self.unsynced && !early {
             self.held.push(departure);
         } else {
             outbox.depart(departure);
@@ -371,9 +277,10 @@ impl<D: Disk> NodeLoop<D> {
         effects: Vec<Effect>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
+        let mut apply_late = None;
         for effect in effects {
             match effect {
-                Effect::Persist(state) => self.storage.persist(state)?,
+                Effect::Persist(state) => self.persist(state)?,
                 Effect::Append(batch) => {
                     self.storage.append(&batch)?;
                     self.unsynced = true;
@@ -423,21 +330,44 @@ impl<D: Disk> NodeLoop<D> {
                 } => {
                     self.serve_read(ticket, read_offset, outbox);
                 }
+                Effect::Committed { high_watermark } if self.has(Bug::ReadNotApplied) => {
+                    apply_late = Some(high_watermark);
+                }
                 Effect::Committed { high_watermark } => self.apply(high_watermark, outbox)?,
                 Effect::LeadershipLost => self.abandon_uncommitted(outbox),
                 Effect::Trace(traced) => outbox.trace(traced),
             }
         }
-        Ok(())
+        match apply_late {
+            Some(high_watermark) => self.apply(high_watermark, outbox),
+            None => Ok(()),
+        }
+    }
+
+    fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
+        let votes_for_another = state.leader.is_none()
+            && state
+                .voted_for
+                .is_some_and(|voted_for| voted_for != self.replica.id());
+        if votes_for_another && self.has(Bug::VoteNoFsync) {
+            return self.storage.persist_unsynced(state);
+        }
+        if self.has(Bug::VoteTwoFiles) {
+            return self.storage.persist_in_two_writes(state);
+        }
+        self.storage.persist(state)
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
     }
 
     fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
         let Some(proposed) = self.waiting.take_proposed(ticket) else {
             return;
         };
-        let acknowledge_early = self.bug == Some(Bug::AckOnAppend)
-            && proposed.always_succeeds
-            && !proposed.is_transaction;
+        let acknowledge_early =
+            self.has(Bug::AckOnAppend) && proposed.always_succeeds && !proposed.is_transaction;
         if acknowledge_early {
             let position = Position {
                 epoch: self.replica.epoch(),
@@ -466,7 +396,7 @@ impl<D: Disk> NodeLoop<D> {
 
     fn serve_read(&mut self, ticket: Ticket, read_offset: Offset, outbox: &mut impl Outbox) {
         assert!(
-            self.applied >= read_offset,
+            self.applied >= read_offset || self.has(Bug::ReadNotApplied),
             "a read at {read_offset} was released while only {} is applied",
             self.applied
         );
@@ -536,30 +466,19 @@ impl<D: Disk> NodeLoop<D> {
     fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
         let epoch = self.replica.epoch();
         for ticket in self.waiting.take_uncommitted() {
-            let reply = ClientReply::Unknown {
-                code: UnknownCode::LeadershipLost,
-                epoch,
+            let reply = if self.has(Bug::FailInsteadOfInfo) {
+                ClientReply::Refused {
+                    code: RefusalCode::NotLeaderOrFollower,
+                    leader: self.replica.leader(),
+                    epoch,
+                }
+            } else {
+                ClientReply::Unknown {
+                    code: UnknownCode::LeadershipLost,
+                    epoch,
+                }
             };
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }
     }
-}
-
-/// Splits what clients want into proposals of bounded size, in order.
-fn in_batches(commands: Vec<(Ticket, Vec<u8>)>) -> Vec<Vec<(Ticket, Vec<u8>)>> {
-    let mut batches: Vec<Vec<_>> = Vec::new();
-    let mut bytes_left = 0;
-    for (ticket, command) in commands {
-        match batches.last_mut() {
-            Some(batch) if command.len() <= bytes_left => {
-                bytes_left -= command.len();
-                batch.push((ticket, command));
-            }
-            _ => {
-                bytes_left = MAX_PROPOSAL_BYTES.saturating_sub(command.len());
-                batches.push(vec![(ticket, command)]);
-            }
-        }
-    }
-    batches
 }

@@ -1,7 +1,7 @@
 //! Owns the ways in which reading or writing a run folder fails, worded for the person who reads it.
 //! Never hides which file, line or field was at fault.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a run folder could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +52,22 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// A malformed file. `line` is its line, counted from 1: a parser that saw one line of many does
+    /// not know it, so the position that it reports is left out.
+    pub(crate) fn malformed(path: &Path, line: usize, error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        let reason = match text.strip_suffix(&position) {
+            Some(reason) => format!("{reason} at column {}", error.column()),
+            None => text,
+        };
+        Self::Malformed {
+            path: path.to_path_buf(),
+            line,
+            reason,
+        }
+    }
+
     /// Wraps a system error with the action and the path it belongs to.
     pub fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io {

@@ -24,13 +24,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
         match serde_json::from_slice(line) {
             Ok(item) => items.push(item),
             Err(_) if !line.ends_with(b"\n") => break,
-            Err(error) => {
-                return Err(Error::Malformed {
-                    path: path.to_path_buf(),
-                    line: number + 1,
-                    reason: error.to_string(),
-                });
-            }
+            Err(error) => return Err(Error::malformed(path, number + 1, &error)),
         }
     }
     Ok(items)
@@ -106,6 +100,7 @@ mod tests {
             message.contains("line 1") && message.contains("`time`"),
             "{message}"
         );
+        assert_eq!(message.matches("line").count(), 2, "{message}");
     }
 
     #[test]

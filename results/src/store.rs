@@ -1,5 +1,5 @@
 //! Owns the layout of the run store and of one run folder, and atomic replacement of its documents.
-//! Never deletes a recording.
+//! Never deletes anything recorded.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,6 +62,27 @@ impl Store {
         Ok(folder)
     }
 
+    /// Removes a run in which nothing has happened yet, and points `latest` at the newest that is left.
+    ///
+    /// # Errors
+    /// When the folder cannot be removed, or holds a recorded operation.
+    pub fn discard_unbegun(&self, folder: &RunFolder) -> Result<()> {
+        let history = folder.history_path();
+        if std::fs::metadata(&history).is_ok_and(|metadata| metadata.len() > 0) {
+            let reason = std::io::Error::other("it holds recorded operations");
+            return Err(Error::io("discard", history, reason));
+        }
+        std::fs::remove_dir_all(&folder.path)
+            .map_err(|source| Error::io("remove", &folder.path, source))?;
+        match self.list()?.first() {
+            Some((_, newest)) => self.point_latest_at(&newest.name),
+            None => {
+                let link = self.root.join("latest");
+                std::fs::remove_file(&link).map_err(|source| Error::io("remove", link, source))
+            }
+        }
+    }
+
     fn point_latest_at(&self, name: &str) -> Result<()> {
         let link = self.root.join("latest");
         let fresh = self.root.join(format!(".latest-{}", std::process::id()));
@@ -97,6 +118,23 @@ impl Store {
                 .then_with(|| other.name.cmp(&one.name))
         });
         Ok(runs)
+    }
+
+    /// Names of the folders in the store without a readable manifest, in order.
+    pub fn damaged(&self) -> Result<Vec<String>> {
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(Error::io("list", &self.root, source)),
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter(|entry| RunFolder::at(entry.path()).manifest().is_err())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Finds a run by path, by name, by an unambiguous beginning or end of its name, or as `latest`.
@@ -142,7 +180,10 @@ impl Store {
             several => Err(Error::NoSuchRun {
                 wanted: wanted.into(),
                 store: self.root.clone(),
-                hint: format!("{} runs match; give more of the name", several.len()),
+                hint: format!(
+                    "{} runs have names that begin or end so; give more of the name, or `latest`",
+                    several.len()
+                ),
             }),
         }
     }
@@ -302,11 +343,8 @@ pub fn read_schedule(path: &Path) -> Result<Schedule> {
 /// Reads one JSON document; the error names the line.
 pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
-    serde_json::from_slice(&text).map_err(|error| Error::Malformed {
-        path: path.to_path_buf(),
-        line: error.line().max(1),
-        reason: error.to_string(),
-    })
+    serde_json::from_slice(&text)
+        .map_err(|error| Error::malformed(path, error.line().max(1), &error))
 }
 
 /// Replaces a JSON document so that a reader sees the old or the new one, never half of either.
@@ -348,6 +386,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_run_without_operations_can_be_discarded() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path().join("runs"));
+        let folder = store.create_run("one").unwrap();
+        std::fs::write(folder.history_path(), "{}\n").unwrap();
+        assert!(store.discard_unbegun(&folder).is_err());
+        assert!(folder.path().is_dir());
+        std::fs::write(folder.history_path(), "").unwrap();
+        store.discard_unbegun(&folder).unwrap();
+        assert!(!folder.path().exists());
+        assert!(store.root().join("latest").symlink_metadata().is_err());
+    }
+
+    #[test]
     fn a_folder_without_manifest_is_reported_as_damaged() {
         let root = tempfile::tempdir().unwrap();
         let store = Store::new(root.path());
@@ -367,6 +419,7 @@ mod tests {
                 .contains("latest")
         );
         assert!(store.find("").is_err());
+        assert_eq!(store.damaged().unwrap(), ["one"]);
     }
 
     #[test]

@@ -66,10 +66,14 @@ pub(super) struct Logs {
     appended: BTreeMap<(i32, i64), Appended>,
     unsupported: Vec<Unsupported>,
     time: u64,
+    /// When each node reported its last event: what it did afterwards nobody knows.
+    ends: BTreeMap<String, u64>,
+    /// What cannot be judged because of that.
+    doubts: Vec<String>,
 }
 
 impl Logs {
-    pub(super) fn new(voter_count: usize) -> Self {
+    pub(super) fn new(voter_count: usize, ends: BTreeMap<String, u64>) -> Self {
         Self {
             completeness: Property::new(
                 "I2",
@@ -102,6 +106,8 @@ impl Logs {
             appended: BTreeMap::new(),
             unsupported: Vec::new(),
             time: 0,
+            ends,
+            doubts: Vec::new(),
         }
     }
 
@@ -489,6 +495,18 @@ impl Logs {
                 continue;
             }
             let supporters = self.supporters(claim.high_watermark, claim.last.as_ref());
+            let silent = self.silent_others(&supporters, claim.event.time);
+            if supporters.len() + silent.len() > self.voter_count / 2 {
+                let doubt = format!(
+                    "{} set its high watermark to {} at {}, after the traces of {} end",
+                    claim.event.node,
+                    claim.high_watermark,
+                    seconds(claim.event.time),
+                    silent.join(", ")
+                );
+                self.doubts.push(doubt);
+                continue;
+            }
             let on_disk: BTreeMap<&str, i64> = self
                 .nodes
                 .iter()
@@ -520,6 +538,20 @@ impl Logs {
                 contradicts,
             );
         }
+    }
+
+    /// Nodes besides `known` that reported nothing at `time` or later: dead, or their trace is cut.
+    fn silent_others(&self, known: &[&str], time: u64) -> Vec<&str> {
+        let ended = self.ends.iter().filter(|(_, end)| **end < time);
+        ended
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !known.contains(name))
+            .collect()
+    }
+
+    /// What could not be judged because traces end early.
+    pub(super) fn take_doubts(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.doubts)
     }
 
     pub(super) fn into_properties(self) -> [Property; 5] {

@@ -8,11 +8,11 @@ mod property;
 
 use std::collections::BTreeMap;
 
-use results::history::Operation;
+use results::history::{Operation, OperationType, Process};
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 
-use crate::{conclusion, counted};
+use crate::{conclusion, counted, seconds};
 use epochs::Epochs;
 use logs::Logs;
 
@@ -27,8 +27,9 @@ const MAY_STAY_UNEXERCISED: [&str; 1] = ["I2"];
 /// `trace` holds the events of every node in the order in which it reported them, merged by time.
 /// `voter_count` is the number of voters, all of which are expected to have left a trace.
 pub fn check(trace: &[TraceEvent], history: &[Operation], voter_count: u32) -> CheckerResult {
+    let ends = ends(trace);
     let mut epochs = Epochs::new();
-    let mut logs = Logs::new(voter_count as usize);
+    let mut logs = Logs::new(voter_count as usize, ends.clone());
     let mut progress: BTreeMap<&str, (u32, u64)> = BTreeMap::new();
     let mut lost: Vec<String> = Vec::new();
     for event in trace {
@@ -41,6 +42,8 @@ pub fn check(trace: &[TraceEvent], history: &[Operation], voter_count: u32) -> C
     }
     logs.settle_unsupported();
     epochs.observe_history(history);
+    lost.extend(cut_short(&ends, history));
+    lost.extend(logs.take_doubts());
     let node_count = progress.len();
     if trace.is_empty() {
         lost.insert(0, "no node left a trace".into());
@@ -58,6 +61,43 @@ pub fn check(trace: &[TraceEvent], history: &[Operation], voter_count: u32) -> C
         properties.insert(property.id.into(), property.finish(lost));
     }
     conclude(properties, trace.len() as u64, node_count as u64, lost)
+}
+
+/// When each node reported its last event.
+fn ends(trace: &[TraceEvent]) -> BTreeMap<String, u64> {
+    let mut ends = BTreeMap::new();
+    for event in trace {
+        ends.insert(event.node.clone(), event.time);
+    }
+    ends
+}
+
+/// Whether a node carried out a command that was sent only after its trace ends. It reports the append
+/// before it answers, so the end of its trace was lost.
+fn cut_short(ends: &BTreeMap<String, u64>, history: &[Operation]) -> Option<String> {
+    let mut invoked: BTreeMap<Process, u64> = BTreeMap::new();
+    for line in history {
+        if line.operation_type == OperationType::Invoke {
+            invoked.insert(line.process, line.time);
+            continue;
+        }
+        let served = line.operation_type == OperationType::Ok && line.f != "read";
+        let node = line.node.as_ref().filter(|_| served);
+        let (Some(node), Some(sent)) = (node, invoked.get(&line.process)) else {
+            continue;
+        };
+        if let Some(end) = ends.get(node)
+            && end < sent
+        {
+            return Some(format!(
+                "the trace of {node} ends at {}, but it carried out a {} that was sent at {}",
+                seconds(*end),
+                line.f,
+                seconds(*sent)
+            ));
+        }
+    }
+    None
 }
 
 /// Whether events of the node are missing right before this one, and which.

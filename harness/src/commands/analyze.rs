@@ -24,6 +24,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
         folder,
         name: manifest.name,
         verdict,
+        interrupted: manifest.phases.interrupted,
     };
     announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)
 }

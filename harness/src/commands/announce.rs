@@ -1,5 +1,5 @@
 //! Owns the last words of a command: verdict, reason, report, and how to have it again.
-//! Never adds anything that is not in the verdict.
+//! Never adds anything that is not recorded.
 
 use std::io::Write as _;
 
@@ -34,6 +34,7 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         folder,
         name,
         verdict,
+        interrupted,
     } = finished;
     let code = exit::of_validity(verdict.valid);
     let report = folder.report_path().display().to_string();
@@ -50,8 +51,13 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         return Ok(code);
     }
     let replay = replay_command(name, store);
+    let stopped = if *interrupted {
+        "\nnote:    stopped early; faults that were still to come never happened"
+    } else {
+        ""
+    };
     print(&format!(
-        "{}\n{}\nreport:  {report}\nreplay:  {replay}",
+        "{}{stopped}\n{}\nreport:  {report}\nreplay:  {replay}",
         headline(verdict),
         details(verdict)
     ))?;
@@ -63,7 +69,17 @@ fn replay_command(name: &str, store: &str) -> String {
     if store == "runs" {
         format!("harness replay {name}")
     } else {
-        format!("harness replay {name} --out {store}")
+        format!("harness replay {name} --out {}", word(store))
+    }
+}
+
+/// A word as a POSIX shell reads it.
+fn word(text: &str) -> String {
+    let safe = |letter: char| letter.is_ascii_alphanumeric() || "-_./,:=+@%".contains(letter);
+    if !text.is_empty() && text.chars().all(safe) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -90,4 +106,18 @@ fn details(verdict: &Verdict) -> String {
         .map(line)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replay_command_survives_a_shell() {
+        assert_eq!(replay_command("a", "runs"), "harness replay a");
+        assert_eq!(
+            replay_command("a", "my runs/it's"),
+            r"harness replay a --out 'my runs/it'\''s'"
+        );
+    }
 }

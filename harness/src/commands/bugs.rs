@@ -1,4 +1,4 @@
-//! Owns `harness bugs`: which seeded bugs there are.
+//! Owns `harness bugs`: which seeded bugs there are, and what must notice each.
 //! Never claims that one was found.
 
 use node::mutants::Bug;
@@ -6,19 +6,117 @@ use node::mutants::Bug;
 use super::announce;
 use crate::exit::Failure;
 
+/// What an error message names; the full list is too long for one.
+const WELL_KNOWN: [Bug; 5] = [
+    Bug::AckOnAppend,
+    Bug::StaleRead,
+    Bug::HighWatermarkAnyEpoch,
+    Bug::FailInsteadOfInfo,
+    Bug::NoPreVote,
+];
+
 /// Executes `harness bugs`.
 ///
 /// # Errors
 /// When standard output is closed.
 pub fn bugs() -> Result<u8, Failure> {
-    for bug in Bug::ALL {
-        announce::print(&format!(
-            "{}  {:<14}  {}",
-            bug.id(),
-            bug.name(),
-            bug.description()
-        ))?;
-    }
-    announce::print("switch one on with: harness run --bug NAME")?;
+    announce::print(&table())?;
+    announce::print(
+        "\nA must be found by the standard faults, B takes a schedule made for it, C is hard to see \
+         from outside.\n\
+         I1 to K6 are properties of the epoch-history checker. Lags, latencies, rates and epoch growth \
+         have no checker yet.\n\
+         switch one on with: harness run --bug NAME",
+    )?;
     Ok(0)
+}
+
+/// The bug of this name or id, as its name.
+///
+/// # Errors
+/// When there is none; the message names a few that exist and the nearest.
+pub fn parse(text: &str) -> Result<String, Failure> {
+    if let Ok(bug) = text.parse::<Bug>() {
+        return Ok(bug.name().to_owned());
+    }
+    let names = Bug::ALL.map(Bug::name);
+    let hint = nemesis::names::nearest(text, &names)
+        .map(|name| format!("; did you mean {name:?}?"))
+        .unwrap_or_default();
+    let some = WELL_KNOWN.map(|bug| format!("{} ({})", bug.name(), bug.id()));
+    Err(Failure::arguments(format!(
+        "unknown bug {text:?}; known are for example {}{hint}; `harness bugs` lists all",
+        some.join(", ")
+    )))
+}
+
+/// One line per bug under a heading, in aligned columns.
+fn table() -> String {
+    let heading = [
+        "ID",
+        "NAME",
+        "PRIORITY",
+        "WHAT IS BROKEN",
+        "WHAT MUST CATCH IT",
+    ];
+    let mut rows = vec![heading.map(str::to_owned)];
+    rows.extend(Bug::ALL.map(|bug| {
+        [
+            bug.id().to_owned(),
+            bug.name().to_owned(),
+            bug.priority().to_string(),
+            bug.description().to_owned(),
+            bug.detectors().to_owned(),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let line = |row: &[String; 5]| {
+        let cells = row.iter().zip(widths);
+        let padded: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse(text).expect_err("there is no such bug").message()
+    }
+
+    #[test]
+    fn every_bug_has_a_line_and_columns_begin_at_one_place() {
+        let table = table();
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!(lines.len(), 1 + Bug::ALL.len());
+        let name_at = lines[0].find("NAME").expect("a heading");
+        let detectors_at = lines[0].find("WHAT MUST").expect("a heading");
+        for (line, bug) in lines[1..].iter().zip(Bug::ALL) {
+            assert!(line.starts_with(bug.id()), "{line}");
+            assert!(line[name_at..].starts_with(bug.name()), "{line}");
+            assert_eq!(&line[detectors_at..], bug.detectors());
+        }
+    }
+
+    #[test]
+    fn a_bug_is_known_by_name_and_id() {
+        for bug in Bug::ALL {
+            for text in [bug.name(), bug.id()] {
+                assert_eq!(parse(text).ok().as_deref(), Some(bug.name()));
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_bug_gets_the_nearest_and_the_way_to_all() {
+        let said = refused("vote-no-fsink");
+        assert!(said.contains("did you mean \"vote-no-fsync\""), "{said}");
+        assert!(said.contains("`harness bugs` lists all"), "{said}");
+        assert!(!refused("B99").contains("did you mean"), "nothing is near");
+    }
 }

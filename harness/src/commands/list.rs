@@ -1,5 +1,5 @@
 //! Owns `harness list`: one line per stored run.
-//! Never judges.
+//! Never judges, and never leaves out a run that cannot be read.
 
 use results::store::Store;
 
@@ -12,8 +12,9 @@ use crate::exit::Failure;
 /// # Errors
 /// When the store cannot be read.
 pub fn list(args: &StoreArgs) -> Result<u8, Failure> {
-    let runs = Store::new(&args.out).list()?;
-    if runs.is_empty() {
+    let store = Store::new(&args.out);
+    let (runs, damaged) = (store.list()?, store.damaged()?);
+    if runs.is_empty() && damaged.is_empty() {
         announce::print(&format!(
             "no runs in {}; `harness run` makes one",
             args.out.display()
@@ -25,7 +26,10 @@ pub fn list(args: &StoreArgs) -> Result<u8, Failure> {
             Ok(None) => "no verdict",
             Err(_) => "damaged",
         };
-        announce::print(&format!("{verdict:<10}  {}", manifest.name))?;
+        announce::print(&format!("{verdict:<10}  {}", manifest.name.escape_debug()))?;
+    }
+    for name in damaged {
+        announce::print(&format!("{:<10}  {}", "damaged", name.escape_debug()))?;
     }
     Ok(0)
 }

@@ -1,17 +1,21 @@
 //! Owns `harness replay`: the recorded faults again, and whether the outcome is the same.
 //! Never invents a fault: one whose moment never came is asked for as it was planned.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use results::manifest::Manifest;
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
 use super::announce;
-use crate::cli::ReplayArgs;
+use super::run::fits_a_folder;
+use crate::cli::{CONCURRENCY_MAX, NODES_MAX, ReplayArgs};
+use crate::duration::WEEK_MS;
 use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::Failure;
+use crate::interrupts;
 use crate::progress::Progress;
+use crate::workload::WORKLOADS;
 
 /// Executes `harness replay`.
 ///
@@ -21,6 +25,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
+    check(&manifest).with_context(|| folder.manifest_path().display().to_string())?;
     let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
     let program = node_program(args.node_bin.as_deref())?;
     let mut progress = Progress::new(args.output.quiet || args.output.json);
@@ -36,6 +41,8 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     ));
     let label = label(&manifest);
     let mut same_count = 0;
+    let mut begun_count = 0;
+    let mut compared_count = 0;
     let mut worst = Validity::Valid;
     let mut code = 0;
     for number in 1..=args.times {
@@ -49,25 +56,86 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             keep: args.keep,
             command: command.clone(),
         };
+        begun_count = number;
         let finished = execute(plan, &store, &mut progress)?;
-        let same = same_outcome(&original, &finished.verdict);
-        same_count += u32::from(same);
         let this = announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)?;
         if finished.verdict.valid >= worst {
             worst = finished.verdict.valid;
             code = this;
         }
+        if finished.interrupted {
+            // Half a replay compares with nothing, and whoever stops one wants no other.
+            if !args.output.json {
+                announce::print(&format!("replay {number} of {} was stopped", args.times))?;
+            }
+            break;
+        }
+        let same = same_outcome(&original, &finished.verdict);
+        same_count += u32::from(same);
+        compared_count += 1;
         if !args.output.json {
             announce::print(&comparison(&original, &finished, same, number, args.times))?;
         }
+        if interrupts::count() > 0 {
+            break;
+        }
     }
     if args.times > 1 && !args.output.json {
+        let stopped = match args.times - begun_count {
+            0 => String::new(),
+            left => format!(" ({left} more were not begun)"),
+        };
         announce::print(&format!(
-            "same outcome in {same_count} of {} replays",
-            args.times
+            "same outcome in {same_count} of {compared_count} replays{stopped}"
         ))?;
     }
     Ok(code)
+}
+
+/// A damaged manifest must not start what no command line could ask for.
+fn check(manifest: &Manifest) -> anyhow::Result<()> {
+    let options = &manifest.options;
+    let numbers = [
+        ("nodes", options.nodes.into(), 1, NODES_MAX.into()),
+        (
+            "concurrency",
+            options.concurrency.into(),
+            1,
+            CONCURRENCY_MAX.into(),
+        ),
+        ("time_ms", options.time_ms, 1, WEEK_MS),
+        (
+            "operation_timeout_ms",
+            options.operation_timeout_ms,
+            1,
+            WEEK_MS,
+        ),
+        (
+            "recovery_timeout_ms",
+            options.recovery_timeout_ms,
+            0,
+            WEEK_MS,
+        ),
+    ];
+    for (field, found, least, most) in numbers {
+        if !(least..=most).contains(&found) {
+            bail!("options.{field} is {found}, which is not in {least}..={most}");
+        }
+    }
+    if !WORKLOADS.contains(&options.workload.as_str()) {
+        bail!(
+            "options.workload is {:?}, which is unknown",
+            options.workload
+        );
+    }
+    if let Some(bug) = &options.bug {
+        bug.parse::<node::mutants::Bug>()
+            .map_err(|error| anyhow!("options.bug: {error}"))?;
+    }
+    if !fits_a_folder(&manifest.name, 200) {
+        bail!("name {:?} cannot be the name of a run", manifest.name);
+    }
+    Ok(())
 }
 
 fn label(manifest: &Manifest) -> String {

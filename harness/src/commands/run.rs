@@ -10,13 +10,16 @@ use results::manifest::RunOptions;
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
-use super::announce;
+use super::{announce, bugs};
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::runner::START_UP_MS;
 use crate::workload::WORKLOADS;
+
+/// Longest beginning of a run's name.
+const LABEL_LENGTH_MAX: usize = 60;
 
 /// Executes `harness run`.
 ///
@@ -25,7 +28,7 @@ use crate::workload::WORKLOADS;
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let families = families(args)?;
     check_workload(&args.workload)?;
-    let bug = args.bug.as_deref().map(parse_bug).transpose()?;
+    let bug = args.bug.as_deref().map(bugs::parse).transpose()?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let options = RunOptions {
         workload: args.workload.clone(),
@@ -45,7 +48,6 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let program = node_program(args.node_bin.as_deref())?;
     let store = Store::new(&args.store.out);
     let mut progress = Progress::new(args.output.quiet || args.output.json);
-    progress.note(&format!("seed {seed}"));
     let plan = RunPlan {
         label,
         seed,
@@ -77,23 +79,21 @@ fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
     }
 }
 
-fn check_workload(name: &str) -> Result<(), Failure> {
+pub(super) fn check_workload(name: &str) -> Result<(), Failure> {
     if WORKLOADS.contains(&name) {
         return Ok(());
     }
     let known = WORKLOADS.join(", ");
-    let nearest = nemesis::names::nearest(name, &WORKLOADS);
-    let hint = nearest
-        .map(|name| format!("; did you mean {name:?}?"))
-        .unwrap_or_default();
+    let hint = did_you_mean(name, &WORKLOADS);
     Err(Failure::arguments(format!(
         "unknown workload {name:?}; known: {known}{hint}"
     )))
 }
 
-fn parse_bug(text: &str) -> Result<String, Failure> {
-    let bug: node::mutants::Bug = text.parse().map_err(Failure::arguments)?;
-    Ok(bug.name().to_owned())
+fn did_you_mean(word: &str, known: &[&str]) -> String {
+    nemesis::names::nearest(word, known)
+        .map(|name| format!("; did you mean {name:?}?"))
+        .unwrap_or_default()
 }
 
 /// Names of runs become names of folders and parts of addresses.
@@ -105,14 +105,21 @@ fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
         };
         return Ok(format!("{}-{nemesis}", options.workload));
     };
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
-    if name.is_empty() || name.len() > 60 || name.starts_with(['.', '-']) || !name.chars().all(fits)
-    {
+    if !fits_a_folder(name, LABEL_LENGTH_MAX) {
         return Err(Failure::arguments(format!(
-            "--name {name:?}: use up to 60 letters, digits, and - _ . + between them"
+            "--name {name:?}: use up to {LABEL_LENGTH_MAX} letters, digits, and - _ . + between them"
         )));
     }
     Ok(name.clone())
+}
+
+/// Whether a name can be a folder in the store, a part of an address and a word of a command.
+pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
+    !name.is_empty()
+        && name.len() <= length_max
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(fits)
 }
 
 fn schedule(
@@ -148,6 +155,15 @@ fn schedule(
     }
     nemesis::schedule::prepare(&mut schedule, &nodes)
         .map_err(|error| Failure::arguments(error.to_string()))?;
+    let end_ms = options.time_ms.saturating_add(START_UP_MS);
+    let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
+    if let Some(late) = late {
+        return Err(Failure::arguments(format!(
+            "fault {} of the schedule starts at {} ms, but clients end at {end_ms} ms; \
+             give a longer --time",
+            late.id, late.trigger.at_ms
+        )));
+    }
     Ok(schedule)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::node_process::{NodeProcess, NodeSettings};
 use super::spawner::Spawner;
+use crate::world::Event;
 
 /// How long the kernel may take to end a killed process.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
@@ -134,11 +136,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops a node with SIGSTOP and waits until the kernel says that it is stopped.
+    /// Stops a node with SIGSTOP and waits until the kernel says that it is stopped. The moment tells
+    /// this stop from others.
     ///
     /// # Errors
     /// For people: it does not run, is stopped already, or did not stop.
-    pub(super) async fn pause(&self, node: &str) -> Result<Confirmation, String> {
+    pub(super) async fn pause(&self, node: &str) -> Result<(Confirmation, Instant), String> {
         let mut slot = self.slot(node)?.lock().await;
         if slot.stopped_since.is_some() {
             return Err(format!("{node} is stopped already"));
@@ -149,20 +152,31 @@ impl Cluster {
         let pid = process.pid();
         let stopped = signals::stop(pid).await;
         // Even if it is not seen stopped, it was told to stop, so it must be resumed later.
-        slot.stopped_since = Some(Instant::now());
-        stopped.map_err(|error| format!("cannot stop {node}: {error}"))
+        let since = Instant::now();
+        slot.stopped_since = Some(since);
+        stopped
+            .map(|confirmation| (confirmation, since))
+            .map_err(|error| format!("cannot stop {node}: {error}"))
     }
 
-    /// Lets a stopped node go on; returns for how long it was stopped. A node that was killed or
-    /// resumed in between needs nothing and was stopped for no known time.
+    /// Lets a stopped node go on, whoever stopped it, or only if it was stopped at `only`; returns
+    /// for how long it was stopped. A node that was killed or resumed in between needs nothing and
+    /// was stopped for no known time, even if another fault has stopped it again.
     ///
     /// # Errors
     /// For people: it did not go on.
-    pub(super) async fn resume(&self, node: &str) -> Result<Duration, String> {
+    pub(super) async fn resume(
+        &self,
+        node: &str,
+        only: Option<Instant>,
+    ) -> Result<Duration, String> {
         let mut slot = self.slot(node)?.lock().await;
         let Some(since) = slot.stopped_since else {
             return Ok(Duration::ZERO);
         };
+        if only.is_some_and(|only| only != since) {
+            return Ok(Duration::ZERO);
+        }
         let Some(process) = slot.process.as_ref() else {
             return Ok(Duration::ZERO);
         };
@@ -170,6 +184,14 @@ impl Cluster {
         resumed.map_err(|error| format!("cannot resume {node}: {error}"))?;
         slot.stopped_since = None;
         Ok(since.elapsed())
+    }
+
+    /// Whether a node is stopped by a signal.
+    pub(super) async fn is_stopped(&self, node: &str) -> bool {
+        match self.slot(node) {
+            Ok(slot) => slot.lock().await.stopped_since.is_some(),
+            Err(_) => false,
+        }
     }
 
     /// Sets a node's clock; returns how far it is off afterwards, in milliseconds.
@@ -215,7 +237,7 @@ impl Cluster {
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
-    pub(super) fn reap_crashed(&self) -> Vec<(String, String)> {
+    pub(super) fn reap_crashed(&self) -> Vec<Event> {
         let mut crashed = Vec::new();
         for (name, slot) in &self.slots {
             // Somebody who works on the node right now will notice as well.
@@ -228,7 +250,11 @@ impl Cluster {
             self.set_address(name, None);
             slot.process = None;
             slot.stopped_since = None;
-            crashed.push((name.clone(), slot.settings.epitaph(status)));
+            crashed.push(Event::NodeCrashed {
+                node: name.clone(),
+                description: slot.settings.epitaph(status),
+                signal: status.signal(),
+            });
         }
         crashed
     }
@@ -238,7 +264,7 @@ impl Cluster {
     /// # Errors
     /// For people: what is still wrong.
     pub(super) async fn put_in_order(&self, node: &str) -> Result<(), String> {
-        self.resume(node).await?;
+        self.resume(node, None).await?;
         self.start(node).await?;
         let skew_ms = self.set_clock(node, 0, 1.0).await?;
         if skew_ms.abs() > 50.0 {

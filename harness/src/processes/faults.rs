@@ -16,18 +16,22 @@ use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
 const HELD_LIMIT: Duration = Duration::from_secs(5);
+/// How often to look whether a stopped node goes on.
+const HELD_LOOK: Duration = Duration::from_millis(20);
 
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults {
     faults: Mutex<BTreeMap<u64, Active>>,
+    /// The fault that set the clock of a node last: only its end sets the clock right.
+    clock_setters: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Debug)]
 enum Active {
     Cut,
     Kill { nodes: Vec<String>, since: Instant },
-    Pause { nodes: Vec<String> },
+    Pause { nodes: Vec<(String, Instant)> },
     Clocks { nodes: Vec<String> },
 }
 
@@ -42,7 +46,7 @@ impl ActiveFaults {
             },
             Action::Kill { nodes } => kill(cluster, nodes).await,
             Action::Pause { nodes } => pause(cluster, nodes).await,
-            Action::SkewClocks { clocks } => skew(cluster, clocks).await,
+            Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
         };
         if let Some(active) = active {
             self.faults.lock().await.insert(id, active);
@@ -67,8 +71,8 @@ impl ActiveFaults {
             Some(Active::Pause { nodes }) => {
                 let mut problems = Vec::new();
                 let mut longest = Duration::ZERO;
-                for node in &nodes {
-                    match cluster.resume(node).await {
+                for (node, since) in &nodes {
+                    match cluster.resume(node, Some(*since)).await {
                         Ok(stopped) => longest = longest.max(stopped),
                         Err(problem) => problems.push(problem),
                     }
@@ -81,21 +85,69 @@ impl ActiveFaults {
             Some(Active::Clocks { nodes }) => {
                 let mut problems = Vec::new();
                 for node in &nodes {
-                    match cluster.set_clock(node, 0, 1.0).await {
-                        Ok(skew_ms) if skew_ms.abs() <= 50.0 => {}
-                        Ok(skew_ms) => {
-                            problems.push(format!("the clock of {node} is {skew_ms:.0} ms off"));
-                        }
-                        // A dead node comes back with a true clock.
-                        Err(_) if cluster.address(node).is_none() => {}
-                        Err(problem) => problems.push(problem),
-                    }
+                    problems.extend(self.true_clock(cluster, id, node).await.err());
                 }
                 (problems, Map::new())
             }
         };
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
         HealReport { problem, effect }
+    }
+
+    async fn skew(
+        &self,
+        cluster: &Cluster,
+        id: u64,
+        clocks: Vec<ClockSetting>,
+    ) -> (Option<Active>, FaultReport) {
+        let mut skewed = Vec::new();
+        let mut problems = Vec::new();
+        let mut effect = Map::new();
+        for clock in clocks {
+            // A node that another fault stopped or killed is skewed once it is back: late, but really.
+            cluster.await_reachable(&clock.node, HELD_LIMIT).await;
+            let mut setters = self.clock_setters.lock().await;
+            match cluster
+                .set_clock(&clock.node, clock.offset_ms, clock.rate)
+                .await
+            {
+                Ok(skew_ms) => {
+                    effect.insert(format!("{}_skew_ms", clock.node), json!(skew_ms));
+                    setters.insert(clock.node.clone(), id);
+                    skewed.push(clock.node);
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let report = report(skewed.len(), problems, effect);
+        (
+            (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
+            report,
+        )
+    }
+
+    /// Sets a node's clock right. A node that another fault stopped cannot answer; whatever stopped it
+    /// will let it go on, and its clock is set right then. A later fault that set the clock goes on.
+    async fn true_clock(&self, cluster: &Cluster, id: u64, node: &str) -> Result<(), String> {
+        let mut unanswered = false;
+        loop {
+            let setters = self.clock_setters.lock().await;
+            if setters.get(node) != Some(&id) {
+                return Ok(());
+            }
+            let outcome = cluster.set_clock(node, 0, 1.0).await;
+            drop(setters);
+            match outcome {
+                Ok(skew_ms) if skew_ms.abs() <= 50.0 => return Ok(()),
+                Ok(skew_ms) => return Err(format!("the clock of {node} is {skew_ms:.0} ms off")),
+                // A dead node comes back with a true clock.
+                Err(_) if cluster.address(node).is_none() => return Ok(()),
+                Err(_) if cluster.is_stopped(node).await => tokio::time::sleep(HELD_LOOK).await,
+                // It may have been stopped in the middle of the conversation, and be back by now.
+                Err(_) if !unanswered => unanswered = true,
+                Err(problem) => return Err(problem),
+            }
+        }
     }
 }
 
@@ -129,9 +181,9 @@ async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultR
     let mut problems = Vec::new();
     for node in nodes {
         match cluster.pause(&node).await {
-            Ok(confirmation) => {
+            Ok((confirmation, since)) => {
                 verified_count += usize::from(confirmation == Confirmation::Verified);
-                stopped.push(node);
+                stopped.push((node, since));
             }
             Err(problem) => problems.push(problem),
         }
@@ -144,31 +196,6 @@ async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultR
     }
     (
         (!stopped.is_empty()).then_some(Active::Pause { nodes: stopped }),
-        report,
-    )
-}
-
-async fn skew(cluster: &Cluster, clocks: Vec<ClockSetting>) -> (Option<Active>, FaultReport) {
-    let mut skewed = Vec::new();
-    let mut problems = Vec::new();
-    let mut effect = Map::new();
-    for clock in clocks {
-        // A node that another fault stopped or killed is skewed once it is back: late, but really.
-        cluster.await_reachable(&clock.node, HELD_LIMIT).await;
-        match cluster
-            .set_clock(&clock.node, clock.offset_ms, clock.rate)
-            .await
-        {
-            Ok(skew_ms) => {
-                effect.insert(format!("{}_skew_ms", clock.node), json!(skew_ms));
-                skewed.push(clock.node);
-            }
-            Err(problem) => problems.push(problem),
-        }
-    }
-    let report = report(skewed.len(), problems, effect);
-    (
-        (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
         report,
     )
 }

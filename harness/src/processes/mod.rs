@@ -29,6 +29,7 @@ pub use self::node_process::NodeProgram;
 use self::node_process::NodeSettings;
 use self::spawner::Spawner;
 use crate::world::{Answer, Call, Event, World};
+use crate::{exit, interrupts};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// How often nodes are looked at for unexpected ends.
@@ -96,9 +97,7 @@ impl ProcessWorld {
             events,
             sender,
         };
-        world
-            .watch_for_interrupts()
-            .context("cannot listen for Ctrl-C")?;
+        world.watch_for_interrupts();
         world.runtime.block_on(world.start_nodes())?;
         world.watch_for_crashes();
         if skews_clocks {
@@ -122,34 +121,26 @@ impl ProcessWorld {
     }
 
     /// Once: the run is asked to stop. Twice: the nodes are killed and the evidence stays.
-    fn watch_for_interrupts(&self) -> std::io::Result<()> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let _inside_the_runtime = self.runtime.enter();
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+    fn watch_for_interrupts(&self) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        let mut interrupts = interrupts::subscribe();
         self.runtime.spawn(async move {
-            for last in [false, true] {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                if last {
-                    shared.cluster.end().await;
-                    std::process::exit(255);
-                }
+            if interrupts.wait_for(|count| *count > 0).await.is_ok() {
                 let _ = sender.send(Event::Interrupted);
             }
+            if interrupts.wait_for(|count| *count > 1).await.is_ok() {
+                shared.cluster.end().await;
+                std::process::exit(exit::HARNESS_FAILED.into());
+            }
         });
-        Ok(())
     }
 
     fn watch_for_crashes(&self) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
             while !shared.stopping.load(Ordering::Relaxed) {
-                for (node, description) in shared.cluster.reap_crashed() {
-                    let _ = sender.send(Event::NodeCrashed { node, description });
+                for crash in shared.cluster.reap_crashed() {
+                    let _ = sender.send(crash);
                 }
                 tokio::time::sleep(CRASH_LOOK).await;
             }

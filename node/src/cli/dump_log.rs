@@ -204,6 +204,7 @@ mod tests {
         let options = StorageOptions {
             segment_bytes: 300,
             cache_bytes: 0,
+            ..StorageOptions::default()
         };
         let disk = DirectoryDisk::open(data).unwrap();
         let (mut storage, _) = Storage::open(disk, &identity, options).unwrap();

@@ -6,17 +6,22 @@ use super::role::RoleState;
 use super::{Correlation, PeerAnswer, Replica};
 use crate::ids::{Epoch, NodeId};
 use crate::message::{ErrorCode, Response};
+use crate::mutants::Bug;
 
 impl Replica {
     pub(super) fn on_answer(&mut self, peer: NodeId, correlation: Correlation, answer: PeerAnswer) {
         let Some(asked) = self.peers.take_asked(peer, correlation) else {
-            return;
+            return self.take_forgotten(peer, answer);
         };
         let PeerAnswer::Response(response) = answer else {
             return self.peers.back_off(self.now_ns, peer);
         };
         match (asked, response) {
             (Asked::Vote { epoch, pre_vote }, Response::Vote(response)) => {
+                let later = response.leader_epoch > self.epoch();
+                if pre_vote && later && self.configuration.has(Bug::PreVoteNoEpochAdopt) {
+                    return self.peers.back_off(self.now_ns, peer);
+                }
                 if self.digest(
                     peer,
                     response.error,
@@ -58,6 +63,29 @@ impl Replica {
         }
     }
 
+    /// An answer to a question that is no longer asked means nothing, unless B20 or B21 is on.
+    fn take_forgotten(&mut self, peer: NodeId, answer: PeerAnswer) {
+        match (self.configuration.bug, answer) {
+            (Some(Bug::AppendStaleEpochBatch), PeerAnswer::Response(Response::Fetch(response))) => {
+                if matches!(self.role, RoleState::Follower(_)) {
+                    self.append_fetched(peer, response.batches);
+                    let claimed = response.high_watermark.into_iter();
+                    claimed.for_each(|claimed| self.follow_high_watermark(claimed));
+                }
+            }
+            (Some(Bug::PreVoteCountedAsVote), PeerAnswer::Response(Response::Vote(response)))
+                if response.vote_granted =>
+            {
+                match &mut self.role {
+                    RoleState::Prospective(state) => state.tally.record(peer, true),
+                    RoleState::Candidate(state) => state.tally.record(peer, true),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Handles what all answers have in common, in Kafka's order. Whether there is more in it.
     fn digest(
         &mut self,
@@ -83,7 +111,9 @@ impl Replica {
                 error == ErrorCode::None
             }
         };
-        if !goes_on {
+        let at_once =
+            error == ErrorCode::NotLeaderOrFollower && self.configuration.has(Bug::NoRetryBackoff);
+        if !goes_on && !at_once {
             self.peers.back_off(self.now_ns, peer);
         }
         goes_on

@@ -6,6 +6,7 @@ use super::timers::{after, is_due};
 use super::{Effect, Replica, Ticket};
 use crate::ids::Offset;
 use crate::message::{DivergingEpoch, ErrorCode, FetchRequest, FetchResponse, Response};
+use crate::mutants::Bug;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -17,12 +18,19 @@ impl Replica {
         }
         // Divergence is answered at once, whatever the sender is ready to wait (KAFKA-15100).
         if let Some(diverging) = self.find_divergence(&request) {
+            if self.configuration.has(Bug::DivergingParked) {
+                return self.park(ticket, request);
+            }
             return self.reply_fetch(ticket, &request, Some(diverging));
         }
         self.note_fetch(&request);
         if self.can_answer_now(&request) {
             return self.reply_fetch(ticket, &request, None);
         }
+        self.park(ticket, request);
+    }
+
+    fn park(&mut self, ticket: Ticket, request: FetchRequest) {
         let wait_ns = request.max_wait_ms.saturating_mul(NS_PER_MS);
         let longest_ns = self.configuration.timers.fetch_max_wait_ns;
         let deadline_ns = after(self.now_ns, wait_ns.min(longest_ns));
@@ -70,15 +78,30 @@ impl Replica {
         })
     }
 
+    /// The newest read round given out; 0 unless this replica leads.
+    fn newest_round(&self) -> u64 {
+        self.as_leader()
+            .map_or(0, |leader| leader.reads.newest_round())
+    }
+
     /// Whether there is something to tell: records, a high watermark, a read round.
     fn can_answer_now(&self, request: &FetchRequest) -> bool {
-        let newest_round = self
-            .as_leader()
-            .map_or(0, |leader| leader.reads.newest_round());
         request.fetch_offset < self.log.end()
             || request.max_wait_ms == 0
             || request.high_watermark < self.high_watermark
-            || request.read_round < newest_round
+            || request.read_round < self.newest_round()
+    }
+
+    /// Whether a fetch that had nothing to return when it came has something to return now.
+    fn wakes(&self, request: &FetchRequest) -> bool {
+        let has_records = request.fetch_offset < self.log.end();
+        let has_commits = request.high_watermark < self.high_watermark;
+        let has_round = request.read_round < self.newest_round();
+        match self.configuration.bug {
+            Some(Bug::LostWakeup) => has_commits || has_round,
+            Some(Bug::ParkedFetchNotWokenOnHighWatermark) => has_records || has_round,
+            _ => self.can_answer_now(request),
+        }
     }
 
     /// Looks at all waiting fetches again: at the end of each step, so that none misses an append,
@@ -96,9 +119,11 @@ impl Replica {
                 return false;
             }
             let diverging = self.find_divergence(&parked.request);
-            let answered = diverging.is_some()
-                || is_due(parked.deadline_ns, now_ns)
-                || self.can_answer_now(&parked.request);
+            let woken = match diverging {
+                Some(_) => !self.configuration.has(Bug::DivergingParked),
+                None => self.wakes(&parked.request),
+            };
+            let answered = woken || is_due(parked.deadline_ns, now_ns);
             if answered {
                 self.reply_fetch(parked.ticket, &parked.request, diverging);
             }
@@ -109,7 +134,7 @@ impl Replica {
         }
     }
 
-    fn reply_fetch(
+    pub(super) fn reply_fetch(
         &mut self,
         ticket: Ticket,
         request: &FetchRequest,
@@ -142,9 +167,7 @@ impl Replica {
             high_watermark: self.high_watermark.filter(|_| succeeded),
             log_start_offset: self.log.start(),
             diverging_epoch: None,
-            read_round: self
-                .as_leader()
-                .map_or(0, |leader| leader.reads.newest_round()),
+            read_round: self.newest_round(),
             batches: Vec::new(),
         }
     }

@@ -9,6 +9,8 @@ pub(crate) enum EpochStartRule {
     /// A majority must hold the leader's first own record. Without this, records that a majority
     /// has may still be overwritten by a later leader (Raft paper, 5.4.2 and Figure 8).
     Required,
+    /// The seeded bug B05: a majority must hold everything before that record.
+    OffByOne,
     /// The seeded bug B06.
     Ignored,
 }
@@ -25,7 +27,12 @@ pub(crate) fn advance(
     // `None` sorts below every offset, hence last once descending.
     durable_ends.sort_unstable_by(|left, right| right.cmp(left));
     let candidate = (*durable_ends.get(durable_ends.len() / 2)?)?;
-    if rule == EpochStartRule::Required && candidate <= epoch_start {
+    let allowed = match rule {
+        EpochStartRule::Required => candidate > epoch_start,
+        EpochStartRule::OffByOne => candidate >= epoch_start,
+        EpochStartRule::Ignored => true,
+    };
+    if !allowed {
         return None;
     }
     (known.is_none_or(|known| candidate > known)).then_some(candidate)

@@ -46,6 +46,13 @@ pub struct Configuration {
     pub bug: Option<Bug>,
 }
 
+impl Configuration {
+    /// Whether this deliberate mistake is switched on.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+}
+
 /// Protocol timers in nanoseconds. Derived ones (check quorum = 1.5 fetch timeouts, repeated
 /// BeginQuorumEpoch = half a fetch timeout) are not configurable, as in Kafka.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

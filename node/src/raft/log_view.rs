@@ -76,6 +76,12 @@ impl LogView {
     /// # Panics
     /// If the new end is outside the log.
     pub(crate) fn note_truncate(&mut self, end: Offset) {
+        self.note_truncate_keeping_epochs(end);
+        self.epochs.truncate(end);
+    }
+
+    /// The seeded bug B17: epochs that lost all their records stay in the cache.
+    pub(crate) fn note_truncate_keeping_epochs(&mut self, end: Offset) {
         assert!(
             self.start <= end && end <= self.end,
             "cannot truncate a log from {} to {} at {end}",
@@ -84,7 +90,6 @@ impl LogView {
         );
         self.end = end;
         self.flushed = self.flushed.min(end);
-        self.epochs.truncate(end);
     }
 
     /// Whether the durable end moved.

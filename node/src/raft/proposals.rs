@@ -82,6 +82,9 @@ impl Replica {
             }
             rest = later;
         }
+        if self.configuration.has(Bug::LeaderCountsUnflushed) {
+            self.advance_high_watermark();
+        }
     }
 
     pub(super) fn on_read(&mut self, tickets: Vec<Ticket>) {
@@ -91,7 +94,7 @@ impl Replica {
         let RoleState::Leader(leader) = &mut self.role else {
             return self.refuse(tickets, Refusal::NotLeader);
         };
-        if self.configuration.bug == Some(Bug::StaleRead) {
+        if self.configuration.has(Bug::StaleRead) {
             let read_offset = self.high_watermark.unwrap_or(self.log.start());
             return self.release_reads(tickets, read_offset);
         }
@@ -103,8 +106,12 @@ impl Replica {
     /// Releases reads whose round trip is complete, once it is known what is committed.
     pub(super) fn serve_confirmed_reads(&mut self) {
         let id = self.id();
-        let (RoleState::Leader(leader), Some(read_offset)) = (&mut self.role, self.high_watermark)
-        else {
+        let early = self
+            .configuration
+            .has(Bug::ReadBeforeEpochCommit)
+            .then_some(self.committed);
+        let known = self.high_watermark.or(early);
+        let (RoleState::Leader(leader), Some(read_offset)) = (&mut self.role, known) else {
             return;
         };
         let confirmed = leader.reads.take_confirmed(&self.configuration.voters, id);

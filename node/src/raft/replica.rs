@@ -13,6 +13,7 @@ use super::{
 use crate::batch::Batch;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::message::Request;
+use crate::mutants::Bug;
 use crate::trace::{TraceEvent, Traced, name};
 
 /// One KRaft replica as a deterministic state machine.
@@ -54,7 +55,8 @@ impl Replica {
             "{id} must be one of the voters {:?}",
             configuration.voters
         );
-        let (quorum_state, initial) = initial_role(&recovered, id, &configuration.voters);
+        let (quorum_state, initial) =
+            initial_role(&recovered, id, &configuration.voters, configuration.bug);
         let mut random = Random::new(configuration.random_seed);
         let timers = configuration.timers;
         let election_deadline_ns = after(now_ns, random.election_timeout_ns(&timers));
@@ -62,11 +64,9 @@ impl Replica {
             InitialRole::Unattached => RoleState::Unattached(Unattached {
                 election_deadline_ns,
             }),
-            InitialRole::Candidate => RoleState::Candidate(Candidate::new(
-                &configuration.voters,
-                id,
-                election_deadline_ns,
-            )),
+            InitialRole::Candidate | InitialRole::Reelected => RoleState::Candidate(
+                Candidate::new(&configuration.voters, id, election_deadline_ns),
+            ),
             InitialRole::Follower { leader } => {
                 let fetch_deadline_ns = after(now_ns, timers.fetch_timeout_ns);
                 RoleState::Follower(Follower::new(leader, fetch_deadline_ns))
@@ -99,7 +99,9 @@ impl Replica {
             effects: Vec::new(),
         };
         replica.report_start(&recovered);
-        if replica.configuration.voters.len() == 1 && initial != InitialRole::Candidate {
+        if initial == InitialRole::Reelected {
+            replica.become_leader(Vec::new());
+        } else if replica.configuration.voters.len() == 1 && initial != InitialRole::Candidate {
             replica.become_prospective("the only voter");
         }
         replica.poll();
@@ -167,6 +169,7 @@ impl Replica {
             _ if self.shutting_down => return NEVER_NS,
             RoleState::Unattached(state) => state.election_deadline_ns,
             RoleState::Prospective(state) => state.election_deadline_ns,
+            RoleState::Candidate(_) if self.configuration.has(Bug::CandidateNoTimeout) => NEVER_NS,
             RoleState::Candidate(state) => state.election_deadline_ns,
             RoleState::Follower(state) => state.fetch_deadline_ns,
             RoleState::Resigned(state) => state.election_deadline_ns,

@@ -2,13 +2,15 @@
 //! Never trusts a sender: what no correct peer would send is refused, without a change of state.
 
 use super::role::RoleState;
+use super::timers::after;
 use super::votes::{Question, Standing, grants, is_up_to_date};
 use super::{Effect, QuorumState, Replica, Ticket};
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{Epoch, NodeId, Offset};
 use crate::message::{
     BeginQuorumEpochRequest, EndQuorumEpochRequest, ErrorCode, FetchResponse, QuorumEpochResponse,
     Request, Response, VoteRequest, VoteResponse,
 };
+use crate::mutants::Bug;
 
 impl Replica {
     pub(super) fn on_request(&mut self, ticket: Ticket, request: Request) {
@@ -19,7 +21,8 @@ impl Replica {
             Request::Fetch(request) => &request.cluster_id,
         };
         // An absent id is accepted, as in Kafka (KAFKA-12440).
-        if !cluster_id.is_empty() && *cluster_id != self.configuration.cluster_id {
+        let foreign = !cluster_id.is_empty() && *cluster_id != self.configuration.cluster_id;
+        if foreign && !self.configuration.has(Bug::ClusterIdSkip) {
             let response = other_cluster(&request);
             return self.effect(Effect::Reply { ticket, response });
         }
@@ -70,18 +73,19 @@ impl Replica {
             return Err(ErrorCode::InvalidRequest);
         }
         self.check_sender(request.replica_id, epoch)?;
-        if epoch > self.epoch() {
+        let ignored = request.pre_vote && self.configuration.has(Bug::PreVoteNoEpochAdopt);
+        if epoch > self.epoch() && !ignored {
             // Even for a pre-vote: without it, a group that lags behind would never learn the epoch.
             self.adopt_epoch(epoch, None, "vote request of a later epoch");
         }
         if request.voter_id != self.id() {
             return Err(ErrorCode::InvalidVoterKey);
         }
-        let local_log = (self.log.last_epoch(), self.log.end());
+        let candidate_log = (request.last_epoch, request.last_offset);
         let question = Question {
             candidate: request.replica_id,
             pre_vote: request.pre_vote,
-            log_is_up_to_date: is_up_to_date((request.last_epoch, request.last_offset), local_log),
+            log_is_up_to_date: self.finds_up_to_date(candidate_log),
             voted_for: self.quorum_state.voted_for,
             leader: self.quorum_state.leader,
         };
@@ -92,6 +96,17 @@ impl Replica {
         Ok(granted)
     }
 
+    /// Whether a candidate's log, given by its last epoch and end, is as complete as this one.
+    fn finds_up_to_date(&self, candidate: (Epoch, Offset)) -> bool {
+        let local = (self.log.last_epoch(), self.log.end());
+        match self.configuration.bug {
+            Some(Bug::VoteCompareOffsetOnly) => candidate.1 >= local.1,
+            Some(Bug::VoteNoLogCheck | Bug::TruncateBelowHighWatermark) => true,
+            Some(Bug::VoteStrictlyGreater) => candidate > local,
+            _ => is_up_to_date(candidate, local),
+        }
+    }
+
     fn standing(&self) -> Standing {
         match &self.role {
             RoleState::Unattached(_) => Standing::Unattached,
@@ -99,7 +114,8 @@ impl Replica {
             RoleState::Candidate(_) => Standing::Candidate,
             RoleState::Leader(_) => Standing::Leader,
             RoleState::Follower(state) => Standing::Follower {
-                has_fetched: state.has_fetched,
+                has_fetched: state.has_fetched
+                    || self.configuration.has(Bug::PreVoteFollowerAlwaysRejects),
             },
             RoleState::Resigned(_) => Standing::Resigned,
         }
@@ -129,7 +145,18 @@ impl Replica {
         if request.voter_id != self.id() {
             return Err(ErrorCode::InvalidVoterKey);
         }
+        if self.configuration.has(Bug::BeginResetsFetchTimer) {
+            self.count_as_fetched();
+        }
         Ok(())
+    }
+
+    /// The seeded bug B30.
+    fn count_as_fetched(&mut self) {
+        let fetch_timeout_ns = self.configuration.timers.fetch_timeout_ns;
+        if let RoleState::Follower(state) = &mut self.role {
+            state.fetch_deadline_ns = after(self.now_ns, fetch_timeout_ns);
+        }
     }
 
     fn receive_end_quorum_epoch(
@@ -227,7 +254,7 @@ fn other_cluster(request: &Request) -> Response {
             leader_id,
             leader_epoch,
             high_watermark: None,
-            log_start_offset: crate::ids::Offset(0),
+            log_start_offset: Offset(0),
             diverging_epoch: None,
             read_round: 0,
             batches: Vec::new(),

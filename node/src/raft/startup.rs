@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{QuorumState, Recovered};
 use crate::ids::{Epoch, NodeId};
+use crate::mutants::Bug;
 
 /// The state to start in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) enum InitialRole {
     /// It led. Neither leading on (an unflushed tail may be gone, so offsets of this epoch would be
     /// reused) nor voting again in this epoch (KAFKA-10661) would be safe.
     Resigned,
+    /// The seeded bug B03: it led, and takes the votes it had then for granted.
+    Reelected,
 }
 
 /// Decides from the quorum-state file and the log, given the epoch of the last record.
@@ -25,16 +28,29 @@ pub(crate) fn initial_role(
     recovered: &Recovered,
     id: NodeId,
     voters: &BTreeSet<NodeId>,
+    bug: Option<Bug>,
 ) -> (QuorumState, InitialRole) {
     let state = recovered.quorum_state.unwrap_or_default();
     let log_epoch = recovered
         .epochs
         .last()
         .map_or(Epoch(0), |start| start.epoch);
-    if state.epoch < log_epoch {
+    if state.epoch < log_epoch && bug != Some(Bug::EpochNotFromLog) {
         // The file is older than the log, so it says nothing about the log's epoch.
         let state = QuorumState {
             epoch: log_epoch,
+            leader: None,
+            voted_for: None,
+        };
+        return (state, InitialRole::Unattached);
+    }
+    let led = state.leader == Some(id);
+    if led && bug == Some(Bug::RestartAsLeader) {
+        return (state, InitialRole::Reelected);
+    }
+    if led && bug == Some(Bug::RestartUnattached) {
+        let state = QuorumState {
+            epoch: state.epoch,
             leader: None,
             voted_for: None,
         };
@@ -73,7 +89,8 @@ mod tests {
             epochs,
             ..Recovered::default()
         };
-        let (state, role) = initial_role(&recovered, NodeId(1), &(1..=3).map(NodeId).collect());
+        let (state, role) =
+            initial_role(&recovered, NodeId(1), &(1..=3).map(NodeId).collect(), None);
         (state.epoch.0, role)
     }
 

@@ -159,7 +159,10 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
         signal(SignalKind::interrupt())?,
     ];
 
-    let node = options.configuration.id;
+    let (node, bug) = (options.configuration.id, options.configuration.bug);
+    if let Some(bug) = bug {
+        tracing::warn!(%node, "seeded bug {} ({bug}) is ON: {}", bug.id(), bug.description());
+    }
     let (process, stopped) = Process::start(&runtime, options, address)?;
     tracing::info!(%node, %address, "started");
     // Nobody needs to read the line for the node to work.

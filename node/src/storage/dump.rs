@@ -106,7 +106,7 @@ impl Dump {
         let mut closed = false;
         while position < bytes.len() {
             closed = false;
-            match read_item(bytes, position) {
+            match read_item(bytes, position, true) {
                 Ok((frame, batch)) => {
                     if !self.lost
                         && let Err(found) = check_fit(&frame, batch.as_ref(), self.link)
@@ -169,7 +169,7 @@ impl Dump {
 /// Where, after the bad bytes at `position`, a sound frame with its batch begins.
 fn next_sound(bytes: &[u8], position: usize) -> usize {
     (position + 1..bytes.len())
-        .find(|candidate| read_item(bytes, *candidate).is_ok())
+        .find(|candidate| read_item(bytes, *candidate, true).is_ok())
         .unwrap_or(bytes.len())
 }
 

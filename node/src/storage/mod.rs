@@ -41,6 +41,8 @@ pub struct StorageOptions {
     /// How many bytes of the newest batches are kept in memory, so that fetches of followers that
     /// keep up, and applying, do not read the disk.
     pub cache_bytes: u64,
+    /// Whether recovery checks the checksums of batches. Anything but yes is a deliberate mistake.
+    pub verify_checksums: bool,
 }
 
 impl Default for StorageOptions {
@@ -48,6 +50,7 @@ impl Default for StorageOptions {
         Self {
             segment_bytes: 64 * 1024 * 1024,
             cache_bytes: 16 * 1024 * 1024,
+            verify_checksums: true,
         }
     }
 }
@@ -76,7 +79,7 @@ impl<D: Disk> Storage<D> {
         identity: &Identity,
         options: StorageOptions,
     ) -> Result<(Self, Recovered), OpenError> {
-        let found = recovery::recover(&mut disk, identity)?;
+        let found = recovery::recover(&mut disk, identity, options.verify_checksums)?;
         let log = Log::new(options, found.segments);
         let recovered = Recovered {
             quorum_state: found.quorum_state,
@@ -137,6 +140,24 @@ impl<D: Disk> Storage<D> {
     /// start.
     pub fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
         self.change(|_, disk| quorum_state::write(disk, state))
+    }
+
+    /// As [`persist`](Self::persist), but durable only once something else syncs: a deliberate
+    /// mistake for a seeded bug, never right.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub(crate) fn persist_unsynced(&mut self, state: QuorumState) -> Result<(), StorageError> {
+        self.change(|_, disk| quorum_state::write_unsynced(disk, state))
+    }
+
+    /// As [`persist`](Self::persist), but the epoch follows in a second write: a deliberate mistake
+    /// for a seeded bug, never right.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub(crate) fn persist_in_two_writes(&mut self, state: QuorumState) -> Result<(), StorageError> {
+        self.change(|_, disk| quorum_state::write_vote_then_epoch(disk, state))
     }
 
     /// Makes the log durable and returns its end offset. Free when nothing was appended since.

@@ -36,6 +36,33 @@ pub(crate) fn write<D: Disk>(disk: &mut D, state: QuorumState) -> Result<(), Sto
     replace(disk, FILE, TEMPORARY_FILE, encode(state).as_bytes())
 }
 
+/// Replaces the file, and leaves it to chance whether that survives a power cut.
+pub(crate) fn write_unsynced<D: Disk>(
+    disk: &mut D,
+    state: QuorumState,
+) -> Result<(), StorageError> {
+    disk.write(TEMPORARY_FILE, encode(state).as_bytes())
+        .map_err(write_error("write", TEMPORARY_FILE))?;
+    disk.rename(TEMPORARY_FILE, FILE)
+        .map_err(write_error("replace", FILE))
+}
+
+/// Replaces the file twice: a crash in between leaves leader and vote of the new epoch in the old.
+pub(crate) fn write_vote_then_epoch<D: Disk>(
+    disk: &mut D,
+    state: QuorumState,
+) -> Result<(), StorageError> {
+    let found = read_whole(disk, FILE).ok().flatten();
+    if let Some(Ok(before)) = found.map(|bytes| decode(&bytes)) {
+        let half = QuorumState {
+            epoch: before.epoch,
+            ..state
+        };
+        write(disk, half)?;
+    }
+    write(disk, state)
+}
+
 /// Replaces `file` such that after a crash either the old or the new content is there, never a mix.
 pub(crate) fn replace<D: Disk>(
     disk: &mut D,

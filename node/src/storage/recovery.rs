@@ -36,7 +36,11 @@ pub(crate) struct Found {
 }
 
 /// Opens the directory of `identity`, or initialises it, and repairs it.
-pub(crate) fn recover<D: Disk>(disk: &mut D, identity: &Identity) -> Result<Found, OpenError> {
+pub(crate) fn recover<D: Disk>(
+    disk: &mut D,
+    identity: &Identity,
+    verify_checksums: bool,
+) -> Result<Found, OpenError> {
     identity.check()?;
     match meta::read(disk)? {
         Some(found) if found != *identity => {
@@ -50,7 +54,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, identity: &Identity) -> Result<Foun
     }
     let names = disk.list().map_err(read_error("list", "the directory"))?;
     let quorum_state = quorum_state::read(disk)?;
-    let mut plan = inspect_log(disk, &names)?;
+    let mut plan = inspect_log(disk, &names, verify_checksums)?;
     plan.remove
         .extend(names.into_iter().filter(|name| name.ends_with(".tmp")));
     plan.apply(disk, quorum_state)
@@ -121,7 +125,11 @@ impl Plan {
     }
 }
 
-fn inspect_log<D: Disk>(disk: &D, names: &[String]) -> Result<Plan, OpenError> {
+fn inspect_log<D: Disk>(
+    disk: &D,
+    names: &[String],
+    verify_checksums: bool,
+) -> Result<Plan, OpenError> {
     // Names have a fixed width, so their order is that of the offsets.
     let bases: Vec<Offset> = names.iter().filter_map(|name| base_offset(name)).collect();
     if bases.first() != Some(&Offset(0)) {
@@ -141,12 +149,12 @@ fn inspect_log<D: Disk>(disk: &D, names: &[String]) -> Result<Plan, OpenError> {
     let mut plan = Plan::default();
     let mut link = Link::default();
     for base in &bases[..last_with_bytes] {
-        let (segment, ending) = inspect_segment(disk, *base, link)?;
+        let (segment, ending) = inspect_segment(disk, *base, link, verify_checksums)?;
         check_closed(&segment, &ending)?;
         link = link.after(&segment.entries);
         plan.segments.push(segment);
     }
-    let (segment, ending) = inspect_segment(disk, bases[last_with_bytes], link)?;
+    let (segment, ending) = inspect_segment(disk, bases[last_with_bytes], link, verify_checksums)?;
     link = link.after(&segment.entries);
     let mut empty = &bases[last_with_bytes + 1..];
     match ending {
@@ -184,6 +192,7 @@ fn inspect_segment<D: Disk>(
     disk: &D,
     base: Offset,
     link: Link,
+    verify_checksums: bool,
 ) -> Result<(Segment, Ending), OpenError> {
     let file = file_name(base);
     if base != link.log_end {
@@ -202,7 +211,7 @@ fn inspect_segment<D: Disk>(
         entries,
         sound_bytes,
         ending,
-    } = scan(&bytes, link).map_err(|damage| damaged(&file, damage))?;
+    } = scan(&bytes, link, verify_checksums).map_err(|damage| damaged(&file, damage))?;
     let segment = Segment {
         base_offset: base,
         file,

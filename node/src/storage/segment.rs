@@ -136,7 +136,7 @@ pub(crate) struct Scan {
 /// # Errors
 /// If something is wrong that a write torn by a crash cannot explain: a sound batch that does not
 /// fit to the one before, or bad bytes of which a later frame says that they were durable once.
-pub(crate) fn scan(bytes: &[u8], before: Link) -> Result<Scan, Damage> {
+pub(crate) fn scan(bytes: &[u8], before: Link, verify_checksums: bool) -> Result<Scan, Damage> {
     let mut scan = Scan {
         entries: Vec::new(),
         sound_bytes: 0,
@@ -153,7 +153,7 @@ pub(crate) fn scan(bytes: &[u8], before: Link) -> Result<Scan, Damage> {
         if scan.ending == Ending::Closed {
             return Err(damage("bytes after the end of a closed segment".into()));
         }
-        match read_item(bytes, position) {
+        match read_item(bytes, position, verify_checksums) {
             Ok((frame, batch)) => {
                 check_fit(&frame, batch.as_ref(), link).map_err(damage)?;
                 scan.sound_bytes += FRAME_BYTES as u64;
@@ -204,7 +204,11 @@ impl fmt::Display for Flaw {
 }
 
 /// The frame at `position`, and its batch if it has one.
-pub(crate) fn read_item(bytes: &[u8], position: usize) -> Result<(Frame, Option<Batch>), Flaw> {
+pub(crate) fn read_item(
+    bytes: &[u8],
+    position: usize,
+    verify_checksums: bool,
+) -> Result<(Frame, Option<Batch>), Flaw> {
     let frame = Frame::parse(bytes, position).ok_or(Flaw::Frame)?;
     let FrameKind::Batch { batch_bytes } = frame.kind else {
         return Ok((frame, None));
@@ -213,7 +217,12 @@ pub(crate) fn read_item(bytes: &[u8], position: usize) -> Result<(Frame, Option<
     let whole = rest
         .get(..batch_bytes as usize)
         .ok_or(Flaw::Batch(BatchError::Incomplete))?;
-    let batch = Batch::parse(whole).map_err(Flaw::Batch)?;
+    let parse = if verify_checksums {
+        Batch::parse
+    } else {
+        Batch::parse_unverified
+    };
+    let batch = parse(whole).map_err(Flaw::Batch)?;
     if batch.bytes().len() != whole.len() {
         return Err(Flaw::BatchSize);
     }

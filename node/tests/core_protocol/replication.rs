@@ -115,7 +115,7 @@ fn many_short_reigns_leave_one_log() {
 
 /// Figure 8 of the Raft paper in KRaft's terms (KAFKA-12619). Returns the cluster after the record
 /// of an old epoch, that only two of three had, was overwritten.
-fn figure_8(bug: Option<Bug>) -> Cluster {
+pub(crate) fn figure_8(bug: Option<Bug>) -> Cluster {
     let mut cluster = Cluster::new(3, 21, bug);
     // A follower gets one batch at a time, so it can have the old record without the new epoch's.
     cluster.batches_per_fetch = 1;

@@ -66,31 +66,39 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     let mut words: Vec<String> = ["harness", "run"].map(str::to_owned).into();
     let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
     flag("--workload", options.workload.clone());
-    flag("--nemesis", nemesis);
+    let given = &manifest.environment.command;
+    let from_file = given.iter().any(|word| word.starts_with("--schedule"))
+        || options.nemesis == ["schedule"]
+        || (options.nemesis.is_empty() && fault_count > 0);
+    // The two exclude each other on the command line.
+    if from_file {
+        flag("--schedule", format!("runs/{name}/schedule.json"));
+    } else {
+        flag("--nemesis", nemesis);
+    }
     flag("--nodes", options.nodes.to_string());
     flag("--concurrency", options.concurrency.to_string());
     flag("--rate", options.rate_per_second.to_string());
-    flag("--time", seconds(options.time_ms));
-    flag("--interval", seconds(options.interval_ms));
+    flag("--time", duration(options.time_ms));
+    flag("--interval", duration(options.interval_ms));
+    flag(
+        "--operation-timeout",
+        duration(options.operation_timeout_ms),
+    );
+    flag("--recovery-timeout", duration(options.recovery_timeout_ms));
     flag("--seed", manifest.seed.to_string());
     if let Some(bug) = &options.bug {
         flag("--bug", bug.clone());
     }
-    let given = &manifest.environment.command;
-    let from_file = given.iter().any(|word| word.starts_with("--schedule"));
-    if from_file || (options.nemesis.is_empty() && fault_count > 0) {
-        flag("--schedule", format!("runs/{name}/schedule.json"));
-    }
     line(&words)
 }
 
-/// Seconds as a flag takes them, without a fraction where there is none.
-fn seconds(time_ms: u64) -> String {
+/// A duration as a flag takes it: in seconds, or in milliseconds where there is a fraction.
+fn duration(time_ms: u64) -> String {
     if time_ms.is_multiple_of(1000) {
         (time_ms / 1000).to_string()
     } else {
-        let text = format!("{}.{:03}", time_ms / 1000, time_ms % 1000);
-        text.trim_end_matches('0').to_owned()
+        format!("{time_ms}ms")
     }
 }
 
@@ -122,9 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn seconds_have_a_fraction_only_where_needed() {
-        assert_eq!(seconds(30_000), "30");
-        assert_eq!(seconds(7_500), "7.5");
-        assert_eq!(seconds(1), "0.001");
+    fn durations_are_whole_numbers() {
+        assert_eq!(duration(30_000), "30");
+        assert_eq!(duration(7_500), "7500ms");
+        assert_eq!(duration(1), "1ms");
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct EvidenceView {
     pub(crate) operations: Vec<OperationRow>,
     /// Lane diagram of the operations, an SVG element; empty without operations.
     pub(crate) lanes: String,
+    /// What else happened at that time, one line each.
+    pub(crate) context: Vec<String>,
     /// What was left out, for people; empty when nothing was.
     pub(crate) omission: String,
     /// The evidence as recorded.
@@ -72,6 +74,16 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
             ("operations", Value::Array(items)) if items.iter().any(Value::is_object) => {}
             // Shown as the marked row.
             ("failing_index", _) | (_, Value::Null) => {}
+            (name, Value::Number(number)) if name.ends_with("_ns") || name.ends_with("_ms") => {
+                let (name, unit) = name.split_at(name.len() - "_ns".len());
+                let line = match number.as_u64() {
+                    Some(time_ns) if unit == "_ns" => text::moment_ns(time_ns),
+                    Some(length_ms) => text::duration_ms(length_ms),
+                    None => number.to_string(),
+                };
+                view.facts
+                    .push((text::printable(&name.replace('_', " ")), line));
+            }
             (_, value) => {
                 let name = text::printable(&name.replace('_', " "));
                 view.facts
@@ -236,6 +248,17 @@ mod tests {
         assert!(view.lanes.contains("<svg"));
         let possible = ("possible states".to_owned(), "[1,null]".to_owned());
         assert!(view.facts.contains(&possible), "{:?}", view.facts);
+    }
+
+    #[test]
+    fn times_of_the_evidence_have_units() {
+        let view = view(&json!({"bound_ms": 20000, "first_success_ns": 32007200115u64})).unwrap();
+        let told: Vec<_> = view
+            .facts
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        assert_eq!(told, ["bound: 20 s", "first success: 32.007 s"]);
     }
 
     #[test]

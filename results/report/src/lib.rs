@@ -4,6 +4,7 @@
 mod assets;
 mod commands;
 mod content_policy;
+mod context;
 mod error;
 mod evidence;
 mod faults;

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use results::store::{RunFolder, write_atomically};
-use results::verdict::{CheckerResult, PropertyResult, Validity, Verdict};
+use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::Value;
 
 use crate::commands::{self, ReproduceCommand};
+use crate::context;
 use crate::error::{ReportError, Result};
 use crate::evidence::{self, EvidenceView};
 use crate::faults::{self, FaultRow};
@@ -121,7 +122,7 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         facts: facts(&run),
         notices: notices(&run),
         commands: commands::reproduce(&run),
-        checkers: run.verdict.as_ref().map(checkers).unwrap_or_default(),
+        checkers: checkers(&run),
         faults: faults::rows(&run.faults),
         schedule_readable: run.schedule_is_readable(),
         toggles: pictures::toggles(&run),
@@ -139,7 +140,11 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
 
 fn verdict_of(run: &Run) -> VerdictView {
     if let Some(verdict) = &run.verdict {
-        return verdict_view(Some(verdict.valid), &verdict.summary);
+        // The word stands above it in large letters.
+        let word = format!("{}: ", verdict.valid.word());
+        let summary = &verdict.summary;
+        let why = summary.strip_prefix(&word).unwrap_or(summary);
+        return verdict_view(Some(verdict.valid), why);
     }
     let damaged = run
         .damages
@@ -257,38 +262,43 @@ fn notices(run: &Run) -> Vec<String> {
 }
 
 /// The checkers, the worst verdict first.
-fn checkers(verdict: &Verdict) -> Vec<CheckerCard> {
+fn checkers(run: &Run) -> Vec<CheckerCard> {
+    let Some(verdict) = &run.verdict else {
+        return Vec::new();
+    };
     let mut results: Vec<_> = verdict.checkers.iter().collect();
     results.sort_by_key(|(_, result)| std::cmp::Reverse(result.valid));
     results
         .into_iter()
-        .map(|(name, result)| card(name, result))
+        .map(|(name, result)| card(name, result, run))
         .collect()
 }
 
-fn card(name: &str, result: &CheckerResult) -> CheckerCard {
+fn card(name: &str, result: &CheckerResult, run: &Run) -> CheckerCard {
     CheckerCard {
         name: printable(name),
         verdict: verdict_view(Some(result.valid), &result.summary),
         source: printable(&result.source),
-        properties: properties(&result.properties),
-        evidence: view_of(&result.evidence),
+        properties: properties(&result.properties, run),
+        evidence: view_of(&result.evidence, run),
         open: result.valid == Validity::Invalid,
     }
 }
 
-fn properties(properties: &BTreeMap<String, PropertyResult>) -> Vec<PropertyRow> {
+fn properties(properties: &BTreeMap<String, PropertyResult>, run: &Run) -> Vec<PropertyRow> {
     let rows = properties.iter().map(|(id, property)| PropertyRow {
         id: printable(id),
         title: printable(&property.title),
         verdict: verdict_view(Some(property.valid), &property.summary),
         source: printable(&property.source),
         checked: text::count(property.checked),
-        evidence: view_of(&property.evidence),
+        evidence: view_of(&property.evidence, run),
     });
     rows.collect()
 }
 
-fn view_of(evidence: &Value) -> Option<EvidenceView> {
-    evidence::view(evidence)
+fn view_of(evidence: &Value, run: &Run) -> Option<EvidenceView> {
+    let mut view = evidence::view(evidence)?;
+    view.context = context::lines(evidence, run);
+    Some(view)
 }

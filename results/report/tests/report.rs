@@ -47,7 +47,8 @@ fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
     assert!(text.contains("4 812 operations on 12 keys were linearizable"));
     assert!(text.contains("harness replay register-all-42"));
     let run = "harness run --workload register --nemesis partition-random,kill --nodes 5 \
-               --concurrency 10 --rate 200 --time 30 --interval 4.5 --seed 42";
+               --concurrency 10 --rate 200 --time 30 --interval 4500ms --operation-timeout 1 \
+               --recovery-timeout 10 --seed 42";
     assert!(text.contains(run), "{text}");
     assert!(!html.contains("What could not be read"));
     assert!(html.contains(r#"<a href="nodes/n1/trace.jsonl">"#));
@@ -218,6 +219,30 @@ fn a_run_in_which_nothing_succeeded_says_so() {
         "{text}"
     );
     assert_well_formed(&read(folder.path(), "latency.svg"));
+}
+
+#[test]
+fn a_violation_is_shown_next_to_the_faults_and_leaders_of_its_time() {
+    let (_root, store) = store();
+    let mut verdict = common::invalid_verdict();
+    verdict.summary = "invalid: linearizable: stale".into();
+    let checker = verdict.checkers.get_mut("linearizable").unwrap();
+    checker.evidence["operations"][0]["invoked_ns"] = 7_000_000_000u64.into();
+    let folder = common::complete_run(&store, "one", 100, &verdict);
+    let html = rendered(&folder);
+    let from = html.find("<ul class=\"context\">").unwrap();
+    let list = &html[from..from + html[from..].find("</ul>").unwrap()];
+    assert_eq!(list.matches("<li>").count(), 2, "{list}");
+    assert!(
+        list.contains("n3 elected leader of epoch 2 at 5.7"),
+        "{list}"
+    );
+    assert!(
+        list.contains("fault #1, partition (shape one-node, target leader): n1 ↔ n2"),
+        "{list}"
+    );
+    assert!(list.contains("from 5.003 s to 8.004 s"), "{list}");
+    assert!(html.contains("<p class=\"why\">linearizable: stale</p>"));
 }
 
 #[test]

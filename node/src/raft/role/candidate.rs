@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::RoleState;
 use crate::ids::NodeId;
+use crate::mutants::Bug;
 use crate::raft::election::Tally;
 use crate::raft::timers::is_due;
 use crate::raft::{QuorumState, Replica};
@@ -48,7 +49,9 @@ impl Replica {
         if state.tally.is_granted() {
             let granting = state.tally.granting();
             self.become_leader(granting);
-        } else if is_due(state.election_deadline_ns, self.now_ns) {
+        } else if is_due(state.election_deadline_ns, self.now_ns)
+            && !self.configuration.has(Bug::CandidateNoTimeout)
+        {
             // Also after losing: waiting out the timer staggers rivals (KAFKA-18345).
             self.become_prospective("election timeout");
         } else {

@@ -5,6 +5,7 @@ use super::RoleState;
 use crate::batch::Batch;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::message::{DivergingEpoch, FetchRequest, FetchResponse, Request};
+use crate::mutants::Bug;
 use crate::raft::peers::Asked;
 use crate::raft::timers::{after, is_due};
 use crate::raft::{Effect, QuorumState, Replica};
@@ -89,7 +90,8 @@ impl Replica {
         };
         let leader = state.leader;
         // A fetch promises that everything before its offset is durable.
-        if self.peers.any_in_flight() || !self.log.is_flushed() {
+        let durable = self.log.is_flushed() || self.configuration.has(Bug::FollowerNoFsync);
+        if self.peers.any_in_flight() || !durable {
             return;
         }
         if self.peers.is_ready(leader) {
@@ -132,6 +134,11 @@ impl Replica {
         if let Some(diverging) = response.diverging_epoch {
             // The response's high watermark is about the leader's log, which this log has just
             // been found to differ from (KAFKA-14704).
+            if self.configuration.has(Bug::HighWatermarkBeforeTruncate)
+                && let Some(leader_high_watermark) = response.high_watermark
+            {
+                self.follow_high_watermark(leader_high_watermark);
+            }
             return self.truncate_to_agree(peer, diverging);
         }
         self.append_fetched(peer, response.batches);
@@ -141,7 +148,7 @@ impl Replica {
     }
 
     /// Appends batches up to the first that cannot follow; the rest is fetched again (KAFKA-18723).
-    fn append_fetched(&mut self, peer: NodeId, batches: Vec<Batch>) {
+    pub(in crate::raft) fn append_fetched(&mut self, peer: NodeId, batches: Vec<Batch>) {
         for batch in batches {
             if batch.epoch() > self.epoch() || !self.log.accepts(&batch) {
                 return self.peers.back_off(self.now_ns, peer);
@@ -150,7 +157,7 @@ impl Replica {
         }
     }
 
-    fn follow_high_watermark(&mut self, leader_high_watermark: Offset) {
+    pub(in crate::raft) fn follow_high_watermark(&mut self, leader_high_watermark: Offset) {
         let known = leader_high_watermark.min(self.log.end());
         // A correct leader never claims less than was committed before. If one does, what was
         // exposed stays exposed here, and the trace shows the claim to whoever judges.
@@ -170,6 +177,9 @@ impl Replica {
         if end < self.log.start() || end >= self.log.end() {
             return self.peers.back_off(self.now_ns, peer);
         }
+        if self.configuration.has(Bug::TruncateBelowHighWatermark) {
+            self.forget_commits_from(end);
+        }
         assert!(
             end >= self.committed,
             "{} cannot truncate to {end}: everything below {} is committed, but leader {peer} of \
@@ -180,9 +190,19 @@ impl Replica {
             diverging.epoch,
             diverging.end_offset
         );
-        self.log.note_truncate(end);
+        if self.configuration.has(Bug::EpochCacheNotTruncated) {
+            self.log.note_truncate_keeping_epochs(end);
+        } else {
+            self.log.note_truncate(end);
+        }
         self.effect(Effect::Truncate(end));
         self.trace(TraceEvent::Truncate { log_end: end });
+    }
+
+    /// The seeded bug B15: what was committed is forgotten, so nothing stops the truncation.
+    fn forget_commits_from(&mut self, end: Offset) {
+        self.committed = self.committed.min(end);
+        self.high_watermark = self.high_watermark.map(|known| known.min(end));
     }
 
     /// The leader resigned: the best successor gives up on it first, the others staggered after.

@@ -96,7 +96,7 @@ impl Replica {
             .voters
             .iter()
             .filter(|&&voter| voter != id);
-        let check_quorum_ns = self.configuration.timers.check_quorum_ns();
+        let check_quorum_ns = self.check_quorum_ns();
         let leader = Leader {
             epoch_start: self.log.end(),
             voters: others.map(|&voter| (voter, Progress::default())).collect(),
@@ -121,6 +121,14 @@ impl Replica {
         self.append_leader_change(epoch, granting_voters);
     }
 
+    /// How long this leader goes without fetches from a majority.
+    fn check_quorum_ns(&self) -> u64 {
+        if self.configuration.has(Bug::NoCheckQuorum) {
+            return NEVER_NS;
+        }
+        self.configuration.timers.check_quorum_ns()
+    }
+
     fn append_leader_change(&mut self, epoch: Epoch, granting_voters: Vec<NodeId>) {
         let record = serde_json::to_vec(&LeaderChange {
             r#type: "leader-change",
@@ -143,6 +151,10 @@ impl Replica {
         self.refuse(leader.reads.take_all(), reason);
         self.effect(Effect::LeadershipLost);
         for parked in leader.parked {
+            if self.configuration.has(Bug::ParkedFetchNotRevalidated) {
+                self.reply_fetch(parked.ticket, &parked.request, None);
+                continue;
+            }
             let error = self.fetch_error(&parked.request);
             self.reply_fetch_error(parked.ticket, error);
         }
@@ -165,6 +177,7 @@ impl Replica {
     /// Announces itself to voters that do not fetch (KAFKA-16536, KAFKA-16926).
     pub(in crate::raft) fn send_begin_quorum_epoch(&mut self) {
         let period_ns = self.configuration.timers.begin_quorum_epoch_ns();
+        let once = self.configuration.has(Bug::BeginQuorumOnce);
         let now_ns = self.now_ns;
         let Some(leader) = self.as_leader_mut() else {
             return;
@@ -172,7 +185,8 @@ impl Replica {
         if !is_due(leader.begin_quorum_epoch_deadline_ns, now_ns) {
             return;
         }
-        leader.begin_quorum_epoch_deadline_ns = after(now_ns, period_ns);
+        let pause_ns = if once { NEVER_NS } else { period_ns };
+        leader.begin_quorum_epoch_deadline_ns = after(now_ns, pause_ns);
         let is_silent = |progress: &Progress| {
             progress
                 .last_fetch_ns
@@ -198,7 +212,7 @@ impl Replica {
     /// Takes note of a valid fetch of another voter. A replica that is no voter moves nothing.
     pub(in crate::raft) fn note_fetch(&mut self, request: &FetchRequest) {
         let (now_ns, log_end) = (self.now_ns, self.log.end());
-        let check_quorum_ns = self.configuration.timers.check_quorum_ns();
+        let check_quorum_ns = self.check_quorum_ns();
         // Fetches that make a majority together with the leader itself.
         let needed = self.configuration.voters.len() / 2;
         let Some(leader) = self.as_leader_mut() else {
@@ -237,19 +251,20 @@ impl Replica {
         };
         let durable_end = |voter: &NodeId| match leader.voters.get(voter) {
             Some(progress) => progress.end_offset,
+            None if self.configuration.has(Bug::LeaderCountsUnflushed) => Some(self.log.end()),
             None => Some(self.log.flushed()),
         };
-        let rule = if self.configuration.bug == Some(Bug::HighWatermarkAnyEpoch) {
-            EpochStartRule::Ignored
-        } else {
-            EpochStartRule::Required
+        let rule = match self.configuration.bug {
+            Some(Bug::HighWatermarkEpochStartOffByOne) => EpochStartRule::OffByOne,
+            Some(Bug::HighWatermarkAnyEpoch) => EpochStartRule::Ignored,
+            _ => EpochStartRule::Required,
         };
         let ends = self.configuration.voters.iter().map(durable_end).collect();
         let known = self.high_watermark;
         let Some(next) = high_watermark::advance(ends, leader.epoch_start, known, rule) else {
             return;
         };
-        // Only the seeded bug gets here with less than this incarnation has already exposed, or with
+        // Only a seeded bug gets here with less than this incarnation has already exposed, or with
         // an empty log.
         if next < self.committed || next <= self.log.start() {
             return;

@@ -3,6 +3,7 @@
 
 use super::RoleState;
 use crate::message::{Request, VoteRequest};
+use crate::mutants::Bug;
 use crate::raft::election::Tally;
 use crate::raft::peers::Asked;
 use crate::raft::timers::is_due;
@@ -41,7 +42,7 @@ impl Replica {
         let RoleState::Prospective(state) = &self.role else {
             return false;
         };
-        if state.tally.is_granted() {
+        if state.tally.is_granted() || self.configuration.has(Bug::NoPreVote) {
             self.become_candidate();
         } else if state.tally.is_lost() {
             let election_deadline_ns = self.fresh_election_deadline_ns();

@@ -6,6 +6,7 @@ mod crash_disk;
 mod crash_points;
 mod damage;
 mod facade;
+mod seeded;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ type Image = BTreeMap<String, Vec<u8>>;
 const OPTIONS: StorageOptions = StorageOptions {
     segment_bytes: 2000,
     cache_bytes: 500,
+    verify_checksums: true,
 };
 
 fn identity() -> Identity {

@@ -1,0 +1,89 @@
+//! Owns what else happened at the time of a violation: the faults and the leaders of that moment.
+//! Never claims that one caused the other.
+
+use serde_json::Value;
+
+use crate::faults;
+use crate::reading::Run;
+use crate::text;
+
+/// More lines than this help nobody; the plots show the rest.
+const LINE_COUNT_MAX: usize = 12;
+
+/// What was going on while the operations of `evidence` ran; empty for evidence without any.
+pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<String> {
+    let Some((from_ns, to_ns)) = window(evidence) else {
+        return Vec::new();
+    };
+    let mut moments = leaders(run, from_ns, to_ns);
+    for (fault, row) in run.faults.iter().zip(faults::rows(&run.faults)) {
+        let Some(resolved) = &fault.resolved else {
+            continue;
+        };
+        let start_ns = resolved.at_ms.saturating_mul(1_000_000);
+        let healed_ns = fault.healed_at_ms.map(|ms| ms.saturating_mul(1_000_000));
+        if start_ns > to_ns || healed_ns.is_some_and(|healed_ns| healed_ns < from_ns) {
+            continue;
+        }
+        let end = match healed_ns {
+            Some(_) => format!("to {}", row.end),
+            None => "and was not healed".to_owned(),
+        };
+        let line = format!(
+            "fault #{}, {} ({}): {} from {} {end}",
+            row.id, row.kind, row.asked, row.resolved, row.start
+        );
+        moments.push((start_ns, line));
+    }
+    moments.sort();
+    let surplus_count = moments.len().saturating_sub(LINE_COUNT_MAX);
+    let mut lines: Vec<_> = moments
+        .into_iter()
+        .take(LINE_COUNT_MAX)
+        .map(|(_, line)| text::shortened(&line, 300))
+        .collect();
+    if surplus_count > 0 {
+        lines.push(format!("… and {surplus_count} more"));
+    }
+    lines
+}
+
+/// From the first invocation to the last completion.
+fn window(evidence: &Value) -> Option<(u64, u64)> {
+    let operations = evidence.get("operations")?.as_array()?;
+    let time = |operation: &Value, name| operation.get(name).and_then(Value::as_u64);
+    let from_ns = operations
+        .iter()
+        .filter_map(|one| time(one, "invoked_ns"))
+        .min()?;
+    let to_ns = operations
+        .iter()
+        .filter_map(|one| time(one, "completed_ns").or_else(|| time(one, "invoked_ns")))
+        .max()?;
+    Some((from_ns, to_ns))
+}
+
+/// The leader elected last before the window, and all that were elected in it.
+fn leaders(run: &Run, from_ns: u64, to_ns: u64) -> Vec<(u64, String)> {
+    let mut won: Vec<_> = run
+        .nodes
+        .iter()
+        .flat_map(|node| {
+            let won = node.elections_won.iter();
+            won.map(move |(at_ns, epoch)| (*at_ns, *epoch, &node.node))
+        })
+        .filter(|(at_ns, ..)| *at_ns <= to_ns)
+        .collect();
+    won.sort();
+    let before_count = won.iter().filter(|(at_ns, ..)| *at_ns < from_ns).count();
+    won.drain(..before_count.saturating_sub(1));
+    let told = won.into_iter().map(|(at_ns, epoch, node)| {
+        let at = text::moment_ns(at_ns);
+        let node = text::printable(node);
+        (
+            at_ns,
+            format!("{node} elected leader of epoch {epoch} at {at}"),
+        )
+    });
+    told.collect()
+}
