@@ -199,6 +199,13 @@ impl Batch {
         self.epoch
     }
 
+    /// Wall-clock time of the leader that built the batch, in milliseconds; informational only.
+    pub fn timestamp_ms(&self) -> i64 {
+        let mut timestamp = [0; 8];
+        timestamp.copy_from_slice(&self.bytes[22..30]);
+        i64::from_be_bytes(timestamp)
+    }
+
     /// Whether the records are control records (leader change), not commands.
     pub fn is_control(&self) -> bool {
         self.control
@@ -243,6 +250,7 @@ mod tests {
         bytes.extend_from_slice(b"what follows");
         let parsed = Batch::parse(&bytes).unwrap();
         assert_eq!(parsed, batch);
+        assert_eq!(parsed.timestamp_ms(), 1_700_000_000_000);
         let records: Vec<_> = parsed.records().collect();
         assert_eq!(
             records,

@@ -1,6 +1,9 @@
 //! Owns the command line of a node: arguments, their checks, exit codes.
 //! Never starts anything before every argument is known to make sense.
 
+mod describe;
+mod dump_log;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -38,8 +41,12 @@ Examples:
     curl -X POST http://127.0.0.1:9001/registers/a/compare-and-set -d '{\"expected\":1,\"new\":2}'
     curl         http://127.0.0.1:9001/quorum
 
-Exit codes: 0 stopped in an orderly way, 1 the node could not go on, 254 bad arguments,
-255 the node could not start.";
+  What the cluster looks like, and what is in a log:
+    kraft-node describe --status --bootstrap-server 127.0.0.1:9001
+    kraft-node dump-log --records --data /tmp/n1
+
+Exit codes: 0 stopped in an orderly way, 1 the node could not go on or dump-log found damage,
+254 bad arguments, 255 the node could not start, or there is nothing to describe or to dump.";
 
 /// A small KRaft node with an HTTP front.
 #[derive(Debug, Parser)]
@@ -54,6 +61,11 @@ enum Command {
     /// Start a node and run it until SIGTERM or SIGINT.
     #[command(after_help = EXAMPLES, args_override_self = true)]
     Start(Box<StartArguments>),
+    /// Describe the quorum of a running cluster, in the shape of kafka-metadata-quorum.
+    Describe(describe::DescribeArguments),
+    /// Print the batches of a node's log, and where it is damaged. Changes nothing, and may be used
+    /// while the node runs.
+    DumpLog(dump_log::DumpLogArguments),
 }
 
 #[derive(Debug, Args)]
@@ -189,11 +201,18 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
 /// [`std::env::args_os`]. Does not return before the node has stopped; a node that cannot go on
 /// ends the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Command::Start(start) = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments.command,
-        Err(error) => return report_usage(&error),
-    };
-    let options = match prepare(&start) {
+    match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => match arguments.command {
+            Command::Start(start) => run_node(&start),
+            Command::Describe(describe) => describe::run(&describe),
+            Command::DumpLog(dump_log) => dump_log::run(&dump_log),
+        },
+        Err(error) => report_usage(&error),
+    }
+}
+
+fn run_node(start: &StartArguments) -> ExitCode {
+    let options = match prepare(start) {
         Ok(options) => options,
         Err(Problem::Arguments(message)) => return fail(EXIT_ARGUMENTS, &message),
         Err(Problem::Environment(message)) => return fail(EXIT_ENVIRONMENT, &message),
@@ -399,10 +418,13 @@ mod tests {
             "--data",
             "d",
         ];
-        let Command::Start(start) = Arguments::try_parse_from(given.iter().chain(more))
+        let command = Arguments::try_parse_from(given.iter().chain(more))
             .map_err(|error| error.to_string())?
             .command;
-        Ok(*start)
+        match command {
+            Command::Start(start) => Ok(*start),
+            other => panic!("not a start: {other:?}"),
+        }
     }
 
     fn rejected(more: &[&str]) -> String {

@@ -1,27 +1,23 @@
 //! Owns the order of a node's work: drain arrivals, step the core, store, sync once, release.
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
-use std::collections::BTreeMap;
+mod boundary;
+mod waiting;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
-use crate::machine::registers::{Applied, Command, Registers};
-use crate::message::{Request, Response};
+use crate::machine::{Command, Machine, Object};
+use crate::message::Response;
 use crate::mutants::Bug;
 use crate::raft::{
-    Configuration, Correlation, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription,
-    QuorumState, Refusal, Replica, Role, Ticket,
+    Configuration, Effect, Input, ProposalRefusal, QuorumDescription, QuorumState, Refusal,
+    Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
-use crate::storage::{Identity, OpenError, Storage, StorageError, StorageOptions};
-use crate::trace::Traced;
+use crate::storage::{Identity, Storage, StorageError, StorageOptions};
 
-/// Longest encoded command that a client may propose, in bytes.
-pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
-
-/// How many bytes of commands become one batch, unless a single command is longer. Keeps batches small
-/// enough to fit in memory caches and fetch answers, however many clients wait.
-const MAX_PROPOSAL_BYTES: usize = 512 * 1024;
+pub use boundary::{Arrival, Departure, NodeError, Outbox, StartError, StateDescription};
+use waiting::{Proposed, Waiting, in_batches};
 
 /// How much of the log is read at once when committed records are applied, in bytes.
 const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
@@ -29,117 +25,16 @@ const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
 /// How long the log must not have grown before it is sealed, in nanoseconds.
 const SEAL_AFTER_NS: u64 = 250_000_000;
 
-/// Something that arrives at a node.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Arrival {
-    /// A peer asks.
-    PeerRequest {
-        /// Where to answer.
-        ticket: Ticket,
-        /// What is asked.
-        request: Request,
-    },
-    /// A peer answered, or did not.
-    PeerAnswer {
-        /// Which peer.
-        peer: NodeId,
-        /// Which request it answers.
-        correlation: Correlation,
-        /// The outcome.
-        answer: PeerAnswer,
-    },
-    /// A client asks.
-    Client {
-        /// Where to answer.
-        ticket: Ticket,
-        /// What is asked.
-        request: ClientRequest,
-    },
-    /// The node should stop in an orderly way: a leader resigns.
-    Shutdown,
-}
-
-/// Something that leaves a node. The durability it promises is already paid for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Departure {
-    /// A request to a peer; its outcome must come back as [`Arrival::PeerAnswer`].
-    Send {
-        /// To whom.
-        peer: NodeId,
-        /// Names the request.
-        correlation: Correlation,
-        /// What to send.
-        request: Request,
-    },
-    /// An answer to a peer.
-    Reply {
-        /// To whom.
-        ticket: Ticket,
-        /// The answer.
-        response: Response,
-    },
-    /// An answer to a client.
-    ClientReply {
-        /// To whom.
-        ticket: Ticket,
-        /// The answer.
-        reply: ClientReply,
-    },
-}
-
-/// Where the loop hands over what leaves the node, in order.
-///
-/// A trace event is handed over before the departures that follow from it: if those who implement
-/// this keep the order, whatever is visible outside is also in the trace.
-pub trait Outbox {
-    /// Something leaves.
-    fn depart(&mut self, departure: Departure);
-    /// Something is reported.
-    fn trace(&mut self, traced: Traced);
-}
-
-/// Why a node must stop at once.
-#[derive(Debug, thiserror::Error)]
-pub enum NodeError {
-    /// The disk failed: nobody knows what is durable.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// A committed record is not a command of this version.
-    #[error("the committed record at offset {offset} is not a command: {source}")]
-    Undecodable {
-        /// Where it is.
-        offset: Offset,
-        /// What the decoder says.
-        source: serde_json::Error,
-    },
-}
-
-/// Why a node cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The data directory cannot be opened, or must not be continued from.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The disk failed, or a committed record is not a command.
-    #[error(transparent)]
-    Node(#[from] NodeError),
-}
-
 /// One node: protocol core, storage and state machine behind one owner.
 #[derive(Debug)]
 pub struct NodeLoop<D: Disk> {
     replica: Replica,
     storage: Storage<D>,
-    registers: Registers,
-    /// Every record below is applied to the registers.
+    machine: Machine,
+    /// Every record below is applied to the machine.
     applied: Offset,
     bug: Option<Bug>,
-    /// Commands handed to the core that are not in the log yet.
-    proposed: BTreeMap<Ticket, Command>,
-    /// Commands in the log of this leader, waiting to be committed.
-    uncommitted: BTreeMap<Offset, Ticket>,
-    /// Reads handed to the core.
-    reads: BTreeMap<Ticket, String>,
+    waiting: Waiting,
     /// Whether bytes were appended or cut since the last sync.
     unsynced: bool,
     /// When the log was last synced, if it was not sealed since.
@@ -175,12 +70,10 @@ impl<D: Disk> NodeLoop<D> {
         let mut node = Self {
             replica,
             storage,
-            registers: Registers::default(),
+            machine: Machine::default(),
             applied,
             bug,
-            proposed: BTreeMap::new(),
-            uncommitted: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            waiting: Waiting::default(),
             unsynced: false,
             unsealed_since_ns: None,
             held: Vec::new(),
@@ -265,6 +158,15 @@ impl<D: Disk> NodeLoop<D> {
         self.replica.describe()
     }
 
+    /// How far the state machine is, and the hash of its state, by which nodes can be compared that
+    /// have applied equally much.
+    pub fn state(&self) -> StateDescription {
+        StateDescription {
+            applied: self.applied,
+            digest: self.machine.digest(),
+        }
+    }
+
     /// After [`Arrival::Shutdown`]: whether the process may end, because every voter knows of the
     /// resignation or there was nothing to resign.
     pub fn is_ready_to_stop(&self) -> bool {
@@ -297,29 +199,37 @@ impl<D: Disk> NodeLoop<D> {
         reads: &mut Vec<Ticket>,
         outbox: &mut impl Outbox,
     ) {
-        let command = match request {
-            ClientRequest::Read { key } => {
-                self.reads.insert(ticket, key);
+        let (stamp, operations, is_transaction) = match request {
+            ClientRequest::Read { object } => {
+                self.waiting.read(ticket, object);
                 reads.push(ticket);
                 return;
             }
-            ClientRequest::Write { key, value } => Command::Write { key, value },
-            ClientRequest::CompareAndSet { key, expected, new } => {
-                Command::CompareAndSet { key, expected, new }
+            ClientRequest::LocalRead { object } => {
+                return self.serve_local_read(ticket, &object, outbox);
             }
+            ClientRequest::Apply { stamp, operation } => (stamp, vec![operation], false),
+            ClientRequest::Transaction { stamp, operations } => (stamp, operations, true),
         };
-        let encoded = command.encode();
-        if encoded.len() > MAX_COMMAND_BYTES {
-            let reply = ClientReply::Refused {
-                code: RefusalCode::InvalidRequest,
-                leader: self.replica.leader(),
-                epoch: self.replica.epoch(),
-            };
-            self.release(Departure::ClientReply { ticket, reply }, outbox);
-            return;
+        let command = Command { stamp, operations };
+        match command.encode() {
+            Ok(encoded) => {
+                let proposed = Proposed {
+                    is_transaction,
+                    always_succeeds: command.always_succeeds(),
+                };
+                self.waiting.propose(ticket, proposed);
+                commands.push((ticket, encoded));
+            }
+            Err(fault) => {
+                let reply = ClientReply::Invalid {
+                    fault,
+                    leader: self.replica.leader(),
+                    epoch: self.replica.epoch(),
+                };
+                self.release(Departure::ClientReply { ticket, reply }, outbox);
+            }
         }
-        self.proposed.insert(ticket, command);
-        commands.push((ticket, encoded));
     }
 
     fn step(
@@ -453,9 +363,11 @@ impl<D: Disk> NodeLoop<D> {
     }
 
     fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
-        let command = self.proposed.remove(&ticket);
+        let Some(proposed) = self.waiting.take_proposed(ticket) else {
+            return;
+        };
         let acknowledge_early =
-            self.has(Bug::AckOnAppend) && matches!(command, Some(Command::Write { .. }));
+            self.has(Bug::AckOnAppend) && proposed.always_succeeds && !proposed.is_transaction;
         if acknowledge_early {
             let position = Position {
                 epoch: self.replica.epoch(),
@@ -464,13 +376,12 @@ impl<D: Disk> NodeLoop<D> {
             let reply = ClientReply::Written { position };
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         } else {
-            self.uncommitted.insert(offset, ticket);
+            self.waiting.await_commit(offset, ticket, proposed);
         }
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ProposalRefusal, outbox: &mut impl Outbox) {
-        self.proposed.remove(&ticket);
-        self.reads.remove(&ticket);
+        self.waiting.forget(ticket);
         let code = match refusal.reason {
             Refusal::NotLeader => RefusalCode::NotLeaderOrFollower,
             Refusal::ShuttingDown => RefusalCode::BrokerNotAvailable,
@@ -489,7 +400,7 @@ impl<D: Disk> NodeLoop<D> {
             "a read at {read_offset} was released while only {} is applied",
             self.applied
         );
-        let Some(key) = self.reads.remove(&ticket) else {
+        let Some(object) = self.waiting.take_read(ticket) else {
             return;
         };
         let position = Position {
@@ -497,8 +408,17 @@ impl<D: Disk> NodeLoop<D> {
             offset: self.applied,
         };
         let reply = ClientReply::Value {
-            value: self.registers.read(&key),
+            value: self.machine.read(&object),
             position,
+        };
+        self.release(Departure::ClientReply { ticket, reply }, outbox);
+    }
+
+    fn serve_local_read(&mut self, ticket: Ticket, object: &Object, outbox: &mut impl Outbox) {
+        let reply = ClientReply::Local {
+            value: self.machine.read(object),
+            applied: self.applied,
+            epoch: self.replica.epoch(),
         };
         self.release(Departure::ClientReply { ticket, reply }, outbox);
     }
@@ -533,18 +453,10 @@ impl<D: Disk> NodeLoop<D> {
     ) -> Result<(), NodeError> {
         let command =
             Command::decode(record).map_err(|source| NodeError::Undecodable { offset, source })?;
-        let applied = self.registers.apply(command);
-        if let Some(ticket) = self.uncommitted.remove(&offset) {
-            let position = Position {
-                epoch: self.replica.epoch(),
-                offset,
-            };
-            let reply = match applied {
-                Applied::Written => ClientReply::Written { position },
-                Applied::CompareMismatch { current } => {
-                    ClientReply::CompareMismatch { current, position }
-                }
-            };
+        let applied = self.machine.apply(offset, command);
+        if let Some((ticket, proposed)) = self.waiting.take_committed(offset) {
+            let epoch = self.replica.epoch();
+            let reply = ClientReply::of(applied, epoch, proposed.is_transaction);
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }
         Ok(())
@@ -553,7 +465,7 @@ impl<D: Disk> NodeLoop<D> {
     /// What entered the log may yet be committed by a later leader: its outcome is unknown.
     fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
         let epoch = self.replica.epoch();
-        for ticket in std::mem::take(&mut self.uncommitted).into_values() {
+        for ticket in self.waiting.take_uncommitted() {
             let reply = if self.has(Bug::FailInsteadOfInfo) {
                 ClientReply::Refused {
                     code: RefusalCode::NotLeaderOrFollower,
@@ -569,23 +481,4 @@ impl<D: Disk> NodeLoop<D> {
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         }
     }
-}
-
-/// Splits what clients want into proposals of bounded size, in order.
-fn in_batches(commands: Vec<(Ticket, Vec<u8>)>) -> Vec<Vec<(Ticket, Vec<u8>)>> {
-    let mut batches: Vec<Vec<_>> = Vec::new();
-    let mut bytes_left = 0;
-    for (ticket, command) in commands {
-        match batches.last_mut() {
-            Some(batch) if command.len() <= bytes_left => {
-                bytes_left -= command.len();
-                batch.push((ticket, command));
-            }
-            _ => {
-                bytes_left = MAX_PROPOSAL_BYTES.saturating_sub(command.len());
-                batches.push(vec![(ticket, command)]);
-            }
-        }
-    }
-    batches
 }

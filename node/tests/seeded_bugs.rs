@@ -240,14 +240,11 @@ fn reply_to(wanted: Ticket, departures: Vec<Departure>) -> Option<ClientReply> {
 }
 
 fn write(value: impl Into<Value>) -> ClientRequest {
-    ClientRequest::Write {
-        key: "a".into(),
-        value: value.into(),
-    }
+    ClientRequest::write("a", value)
 }
 
 fn read() -> ClientRequest {
-    ClientRequest::Read { key: "a".into() }
+    ClientRequest::read("a")
 }
 
 #[test]

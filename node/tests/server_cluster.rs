@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use server_support::{Node, PATIENCE, ask, client, eventually, free_ports, start_command};
 
 struct Cluster {
-    directory: tempfile::TempDir,
     ports: Vec<u16>,
     options: Vec<String>,
     /// By id minus one; `None` while a node is down.
     nodes: Vec<Option<Node>>,
     client: reqwest::Client,
+    /// Dropped last: a node that ends in a failing test shows what it said.
+    directory: tempfile::TempDir,
 }
 
 impl Cluster {
@@ -24,11 +25,11 @@ impl Cluster {
         // Someone else may take a port between the choice and the start.
         for _ in 0..10 {
             let mut cluster = Self {
-                directory: tempfile::tempdir().unwrap(),
                 ports: free_ports(3),
                 options: options.iter().map(ToString::to_string).collect(),
                 nodes: vec![None, None, None],
                 client: client(),
+                directory: tempfile::tempdir().unwrap(),
             };
             match (0..3).try_for_each(|at| cluster.try_start(at)) {
                 Ok(()) => return cluster,
@@ -320,4 +321,162 @@ async fn measure_sequential_writes() {
         at(0.9),
         at(0.99)
     );
+}
+
+/// A client that repeats its requests through whoever leads, while leaders die, has each applied
+/// once; and all nodes end up in one state.
+#[tokio::test]
+async fn repeated_requests_are_applied_once_through_the_loss_of_every_leader() {
+    let mut cluster = Cluster::start(&[]);
+    let append = async |cluster: &Cluster, number: u64| {
+        eventually("an append", async || {
+            let url = cluster.url(cluster.leader().await, "/lists/a");
+            let request = cluster.client.post(url).json(&json!({"value": number}));
+            let stamped = request
+                .header("x-client-id", "c")
+                .header("x-request-id", number);
+            let (status, body) = ask(stamped).await.ok()?;
+            (status == 200).then_some(body)
+        })
+        .await
+    };
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        let mut answer = Value::Null;
+        for number in round * 5..(round + 1) * 5 {
+            answer = append(&cluster, number).await;
+            assert_eq!(append(&cluster, number).await["offset"], answer["offset"]);
+            expected.push(number);
+        }
+        let leader = cluster.leader().await;
+        cluster.kill(leader);
+        let last = (round + 1) * 5 - 1;
+        let repeated = append(&cluster, last).await;
+        assert_eq!(repeated["offset"], answer["offset"], "round {round}");
+        cluster.restart(leader);
+        cluster.agree().await;
+    }
+    for at in 0..3 {
+        cluster.kill(at);
+        cluster.restart(at);
+    }
+    append(&cluster, 14).await;
+    cluster.agree().await;
+    let states = eventually("three equal states", async || {
+        let mut states = Vec::new();
+        for at in 0..3 {
+            let (_, mut state) = ask(cluster.client.get(cluster.url(at, "/state")))
+                .await
+                .ok()?;
+            state.as_object_mut()?.retain(|name, _| name != "id");
+            states.push(state);
+        }
+        let offsets: std::collections::BTreeSet<_> = states
+            .iter()
+            .map(|state| state["applied"].as_i64())
+            .collect();
+        (offsets.len() == 1).then_some(states)
+    })
+    .await;
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
+    for at in 0..3 {
+        let url = cluster.url(at, "/lists/a?consistency=local");
+        let (status, body) = ask(cluster.client.get(url)).await.unwrap();
+        assert_eq!((status, &body["consistency"]), (200, &json!("local")));
+        assert_eq!(body["value"], json!(expected), "n{}", at + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_node_without_a_leader_still_answers_local_reads() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.write_anywhere("a", json!(1)).await;
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    cluster.kill(leader);
+    cluster.kill((leader + 1) % 3);
+    let left = (leader + 2) % 3;
+    let (status, body) = eventually("a leaderless node", async || {
+        let quorum = cluster.quorum(left).await?;
+        (quorum["role"] != "follower").then_some(())?;
+        ask(cluster
+            .client
+            .get(cluster.url(left, "/registers/a?consistency=local")))
+        .await
+        .ok()
+    })
+    .await;
+    assert_eq!((status, &body["value"]), (200, &json!(1)), "{body}");
+    let (status, _) = ask(cluster.client.get(cluster.url(left, "/registers/a")))
+        .await
+        .unwrap();
+    assert_eq!(status, 421);
+}
+
+/// Any node may be asked; the leader is found from there.
+#[tokio::test]
+async fn the_quorum_is_described_from_everywhere() {
+    let cluster = Cluster::start(&[]);
+    cluster.write_anywhere("a", json!(1)).await;
+    cluster.agree().await;
+    let leader = cluster.leader().await + 1;
+    let describe = |at: usize, options: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+        let server = format!("127.0.0.1:{}", cluster.ports[at]);
+        command.args(["describe", "--bootstrap-server", &server]);
+        let output = command.args(options).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), text, said)
+    };
+    for at in 0..3 {
+        let (code, text, said) = describe(at, &["--status"]);
+        assert_eq!(code, 0, "{said}");
+        let first = format!("ClusterId:              test\nLeaderId:               {leader}\n");
+        assert!(text.starts_with(&first), "{text}");
+        assert_eq!(text.lines().count(), 8, "{text}");
+        assert!(text.contains(&cluster.url((at + 1) % 3, "\"")), "{text}");
+    }
+    let (code, text, said) = describe(0, &["--replication", "--human-readable"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(text.lines().count(), 4, "{text}");
+    let row = text.lines().nth(1).unwrap();
+    assert!(row.starts_with(&format!("{leader} ")), "{text}");
+    assert!(
+        row.contains("\t0 ms ago") && row.ends_with("\tLeader"),
+        "{text}"
+    );
+    assert_eq!(text.matches("Follower").count(), 2, "{text}");
+    for options in [
+        &["--human-readable"][..],
+        &["--status", "--replication"],
+        &[],
+    ] {
+        assert_eq!(describe(0, options).0, 254, "{options:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_without_a_leader_or_a_node_cannot_be_described() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.leader().await;
+    cluster.kill(0);
+    cluster.kill(1);
+    eventually("a node that knows no leader", async || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+        let server = format!("127.0.0.1:{}", cluster.ports[2]);
+        let output = command
+            .args(["describe", "--status", "--bootstrap-server", &server])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.lines().count() <= 1, "{said}");
+        // Until it notices, it names a leader that is gone, or is one.
+        let code = output.status.code();
+        assert!(code == Some(0) || code == Some(255), "{said}");
+        said.contains("does not answer as a node")
+            .then_some(())
+            .or_else(|| said.contains("knows no leader").then_some(()))
+    })
+    .await;
 }

@@ -58,7 +58,7 @@ async fn every_malformed_request_is_refused_in_json() {
     let client = client();
     let register = node.url("/registers/a");
     let swap = node.url("/registers/a/compare-and-set");
-    let deep = format!("{{\"value\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let deep = |depth| format!("{{\"value\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
     let long = format!("{{\"value\":\"{}\"}}", "x".repeat(70_000));
     let huge = format!("{{\"value\":\"{}\"}}", "x".repeat(1_000_000));
     for (request, expected) in [
@@ -72,7 +72,8 @@ async fn every_malformed_request_is_refused_in_json() {
             client.put(&register).body(&b"{\"value\":\"\xff\"}"[..]),
             400,
         ),
-        (client.put(&register).body(deep), 400),
+        (client.put(&register).body(deep(101)), 400),
+        (client.put(&register).body(deep(200)), 400),
         (client.put(&register).body(long), 400),
         (client.put(&register).body(huge), 413),
         (client.post(&swap).body("{\"expected\":1}"), 400),
@@ -114,7 +115,7 @@ async fn values_at_the_limits_of_json_survive_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let node = single(directory.path(), &[]).await;
     let client = client();
-    let nested = format!("{}{}", "[".repeat(126), "]".repeat(126));
+    let nested = format!("{}{}", "[".repeat(100), "]".repeat(100));
     for (key, value) in [
         ("nested", nested.as_str()),
         ("largest", "1.7976931348623157e308"),
@@ -151,6 +152,49 @@ async fn people_can_look_at_the_quorum() {
         ask(client.get(node.url("/health"))).await.unwrap(),
         (200, json!({"status": "up"}))
     );
+}
+
+#[tokio::test]
+async fn metrics_follow_what_the_node_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let metrics = async || {
+        let response = client.get(node.url("/metrics")).send().await.unwrap();
+        let media_type = response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            media_type.starts_with("text/plain; version=0.0.4"),
+            "{media_type}"
+        );
+        response.text().await.unwrap()
+    };
+    let value = |text: &str, name: &str| -> f64 {
+        let start = format!("kafka_server_raft_metrics_{name} ");
+        let found = text.lines().find_map(|line| line.strip_prefix(&start));
+        found
+            .unwrap_or_else(|| panic!("{name} in {text}"))
+            .parse()
+            .unwrap()
+    };
+    let before = metrics().await;
+    assert!(value(&before, "current_state{state=\"leader\"}") == 1.0);
+    assert!(value(&before, "current_leader") == 1.0);
+    for _ in 0..3 {
+        let request = client.put(node.url("/registers/a")).body("{\"value\":1}");
+        assert_eq!(ask(request).await.unwrap().0, 200);
+    }
+    let after = metrics().await;
+    for name in ["high_watermark", "log_end_offset", "append_records_total"] {
+        assert!(value(&after, name) == value(&before, name) + 3.0, "{name}");
+    }
+    let (average, longest) = (
+        value(&after, "commit_latency_avg"),
+        value(&after, "commit_latency_max"),
+    );
+    assert!(average > 0.0 && longest >= average, "{average} {longest}");
 }
 
 #[tokio::test]
@@ -196,6 +240,32 @@ async fn a_node_without_majority_refuses_and_knows_no_leader() {
         assert_eq!(body["error"]["outcome"], "refused");
         assert_eq!(body["leader"], Value::Null);
     }
+}
+
+#[tokio::test]
+async fn a_log_can_be_dumped_while_its_node_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let request = client()
+        .put(node.url("/registers/colour"))
+        .body("{\"value\":\"blue\"}");
+    let (_, written) = ask(request).await.unwrap();
+    let dump = |data: std::path::PathBuf| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+        run(command.args(["dump-log", "--records", "--data"]).arg(data))
+    };
+    let line = format!(
+        "| offset: {} size: 72 payload: {{\"operations\":[{{\"type\":\"register-write\",\
+         \"key\":\"colour\",\"value\":\"blue\"}}]}}",
+        written["offset"]
+    );
+    let (code, said, output) = dump(directory.path().join("data"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((code, said.as_str()), (0, ""), "{text}");
+    assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    assert!(text.contains("isControl: true"), "{text}");
+    let (code, said, _) = dump(directory.path().join("nowhere"));
+    assert_eq!((code, said.lines().count()), (255, 1), "{said}");
 }
 
 #[tokio::test]

@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use node::client::{ClientReply, ClientRequest, RefusalCode, UnknownCode};
 use node::ids::{Epoch, NodeId, Offset};
+use node::machine::{CommandFault, Failure, MAX_COMMAND_BYTES};
 use node::message::{ErrorCode, FetchRequest, Request, Response, VoteRequest, VoteResponse};
 use node::mutants::Bug;
-use node::node_loop::{Arrival, Departure, MAX_COMMAND_BYTES, NodeLoop, Outbox};
+use node::node_loop::{Arrival, Departure, NodeLoop, Outbox};
 use node::raft::{Configuration, Correlation, PeerAnswer, Ticket, Timers};
 use node::storage::{DirectoryDisk, Disk, StorageOptions, WriteBehindDisk};
 use node::trace::{TraceEvent, Traced};
@@ -291,22 +292,15 @@ fn reply_to(wanted: Ticket, departures: &[Departure]) -> Option<ClientReply> {
 }
 
 fn read(key: &str) -> ClientRequest {
-    ClientRequest::Read { key: key.into() }
+    ClientRequest::read(key)
 }
 
 fn write(key: &str, value: impl Into<Value>) -> ClientRequest {
-    ClientRequest::Write {
-        key: key.into(),
-        value: value.into(),
-    }
+    ClientRequest::write(key, value)
 }
 
 fn swap(key: &str, expected: impl Into<Value>, new: impl Into<Value>) -> ClientRequest {
-    ClientRequest::CompareAndSet {
-        key: key.into(),
-        expected: expected.into(),
-        new: new.into(),
-    }
+    ClientRequest::compare_and_set(key, expected, new)
 }
 
 fn value(reply: Option<ClientReply>) -> Value {
@@ -343,10 +337,17 @@ fn a_single_voter_serves_all_operations_in_order() {
     assert_eq!(value(bench.ask_one(read("a"))), json!(1));
     assert_eq!(offset(bench.ask_one(swap("a", 1, 2))), first + 1);
     let reply = bench.ask_one(swap("a", 1, 3));
-    let Some(ClientReply::CompareMismatch { current, position }) = reply else {
+    let Some(ClientReply::NotApplied {
+        operation: None,
+        failure,
+        position,
+    }) = reply
+    else {
         panic!("{reply:?}");
     };
-    assert_eq!((current, position.offset), (json!(2), Offset(first + 2)));
+    let current = json!(2);
+    assert_eq!(failure, Failure::CompareMismatch { current });
+    assert_eq!(position.offset, Offset(first + 2));
     assert_eq!(value(bench.ask_one(read("a"))), json!(2));
 }
 
@@ -411,17 +412,16 @@ fn a_restart_keeps_what_was_acknowledged() {
 fn a_command_that_is_too_long_is_refused_and_the_longest_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let mut bench = single(directory.path());
-    let overhead = r#"{"type":"write","key":"a","value":""}"#.len();
+    let overhead = r#"{"operations":[{"type":"register-write","key":"a","value":""}]}"#.len();
     let longest = "x".repeat(MAX_COMMAND_BYTES - overhead);
     offset(bench.ask_one(write("a", longest.clone())));
     let reply = bench.ask_one(write("a", format!("{longest}x")));
-    let Some(ClientReply::Refused { code, leader, .. }) = reply else {
-        panic!("{reply:?}")
+    let expected = ClientReply::Invalid {
+        fault: CommandFault::Length,
+        leader: Some(NodeId(1)),
+        epoch: bench.node.epoch(),
     };
-    assert_eq!(
-        (code, leader),
-        (RefusalCode::InvalidRequest, Some(NodeId(1)))
-    );
+    assert_eq!(reply, Some(expected));
     assert_eq!(value(bench.ask_one(read("a"))), json!(longest));
 }
 

@@ -21,6 +21,10 @@ pub struct QuorumDescription {
     pub high_watermark: Option<Offset>,
     /// End of its log.
     pub log_end: Offset,
+    /// Epoch of the last record in its log, 0 for an empty log.
+    pub log_end_epoch: Epoch,
+    /// Whom it has voted for in its epoch.
+    pub voted_for: Option<NodeId>,
     /// All voters, ascending by id.
     pub voters: Vec<VoterDescription>,
 }
@@ -54,6 +58,8 @@ impl Replica {
             leader: self.leader(),
             high_watermark: self.high_watermark(),
             log_end: self.log_end(),
+            log_end_epoch: self.log.last_epoch(),
+            voted_for: self.quorum_state.voted_for,
             voters,
         }
     }

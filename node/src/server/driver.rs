@@ -10,15 +10,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use crate::client::ClientReply;
+use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{Epoch, NodeId};
 use crate::message::Response;
-use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox};
-use crate::raft::{QuorumDescription, Role};
+use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox, StateDescription};
+use crate::raft::{QuorumDescription, Role, Ticket};
 use crate::storage::disk::Disk;
 use crate::trace::{TraceEvent, Traced};
 
+use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
+use super::metrics::{Counted, Metrics};
 use super::peers::Peers;
 use super::pending::Pending;
 use super::trace_writer::TraceWriter;
@@ -40,6 +42,15 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) enum Message {
     /// For the node.
     Arrival(Arrival),
+    /// A client asks.
+    Client {
+        /// Where to answer.
+        ticket: Ticket,
+        /// What is asked.
+        request: ClientRequest,
+        /// Taken for as long as this message waits.
+        seat: Seat,
+    },
     /// Bend the clock.
     SetClock {
         /// Offset from true time.
@@ -60,6 +71,8 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) quorum: QuorumDescription,
+    pub(crate) state: StateDescription,
+    pub(crate) counted: Counted,
     pub(crate) clock: ClockState,
 }
 
@@ -153,6 +166,7 @@ pub(crate) struct ProcessOutbox {
     pub(crate) peers: Peers,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
+    metrics: Metrics,
     /// Set once the trace cannot be written; nothing leaves from then on.
     trace_failure: Option<io::Error>,
 }
@@ -171,6 +185,7 @@ impl ProcessOutbox {
             peers,
             clients,
             askers,
+            metrics: Metrics::default(),
             trace_failure: None,
         }
     }
@@ -230,8 +245,11 @@ impl Outbox for ProcessOutbox {
             let epoch = traced.epoch.0;
             tracing::info!(node = %self.node, epoch, leader, reason, "now {}", role_name(*role));
         }
+        let now_ns = monotonic_ns();
+        // The monotonic clock of a machine does not go below zero.
+        self.metrics.observe(now_ns.unsigned_abs(), &traced);
         if let Some(trace) = &mut self.trace {
-            trace.record(monotonic_ns(), &traced);
+            trace.record(now_ns, &traced);
         }
     }
 }
@@ -295,10 +313,14 @@ impl<D: Disk> Driver<D> {
             self.outbox.finish()?;
             self.view.publish(self.node.leader(), self.node.epoch());
             for reply in descriptions.drain(..) {
-                let quorum = self.node.describe();
-                let clock = self.clock.state(monotonic_ns());
+                let snapshot = Snapshot {
+                    quorum: self.node.describe(),
+                    state: self.node.state(),
+                    counted: self.outbox.metrics.counted(),
+                    clock: self.clock.state(monotonic_ns()),
+                };
                 // Fails only when whoever asked has left.
-                let _ = reply.send(Snapshot { quorum, clock });
+                let _ = reply.send(snapshot);
             }
         }
         // In this order, whoever still asks either cannot send any more or is let go here.
@@ -347,6 +369,14 @@ impl<D: Disk> Driver<D> {
                         .get_or_insert_with(|| Instant::now() + SHUTDOWN_LIMIT);
                 }
                 arrivals.push(arrival);
+            }
+            Message::Client {
+                ticket,
+                request,
+                seat,
+            } => {
+                drop(seat);
+                arrivals.push(Arrival::Client { ticket, request });
             }
             Message::SetClock {
                 offset_ms,

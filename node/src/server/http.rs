@@ -1,33 +1,35 @@
 //! Owns the HTTP front of a node: what clients, peers and people may ask, and at which paths.
 //! Never decides anything about the protocol; it turns requests into arrivals and waits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use axum::routing::{MethodRouter, get, post};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::client::{ClientReply, ClientRequest};
+use crate::ids::{Epoch, NodeId, Offset};
+use crate::machine::Kind;
 use crate::message;
-use crate::node_loop::{Arrival, MAX_COMMAND_BYTES};
+use crate::node_loop::Arrival;
 use crate::raft::QuorumDescription;
 
-use super::driver::{Mailbox, Message, View};
+use super::admission::Admission;
+use super::driver::{Mailbox, Message, Snapshot, View};
+use super::metrics;
+use super::operations::{self, Body, Fault, Key, Options, bytes_of};
 use super::pending::Pending;
 use super::replies::{self, Replies};
 use super::wire::{self, RequestKind};
-
-/// Longest request body that is accepted. The loop has the exact limit on commands.
-const MAX_BODY_BYTES: usize = 2 * MAX_COMMAND_BYTES;
 
 /// Longest request body that is read to its end before it is refused, so that the client can use
 /// its connection again. Beyond, the connection ends with the refusal.
@@ -47,6 +49,7 @@ pub(crate) struct Front {
     pub(crate) mailbox: Mailbox,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<message::Response>,
+    pub(crate) admission: Admission,
     pub(crate) view: View,
     pub(crate) replies: Replies,
     /// How long a client waits for the outcome of its operation.
@@ -58,9 +61,15 @@ pub(crate) struct Front {
 /// All routes of a node.
 pub(crate) fn router(front: Arc<Front>) -> Router {
     let mut router = Router::new()
-        .route("/registers/{key}", get(read).put(write))
+        .route("/registers/{key}", reader(Kind::Register).put(write))
         .route("/registers/{key}/compare-and-set", post(compare_and_set))
+        .route("/lists/{key}", collection(Kind::List))
+        .route("/sets/{key}", collection(Kind::Set))
+        .route("/counters/{key}", collection(Kind::Counter))
+        .route("/transactions", post(transaction))
         .route("/quorum", get(quorum))
+        .route("/state", get(state))
+        .route("/metrics", get(show_metrics))
         .route("/health", get(health));
     for kind in RequestKind::ALL {
         let handler = move |state: State<Arc<Front>>, body: Result<Bytes, BytesRejection>| {
@@ -92,81 +101,56 @@ async fn refuse_foreigners(
     }
 }
 
-type Key = Result<Path<String>, PathRejection>;
-type Body = Result<Bytes, BytesRejection>;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WriteBody {
-    value: Value,
+/// Reads of one kind of object.
+fn reader(kind: Kind) -> MethodRouter<Arc<Front>> {
+    get(
+        async move |State(front): State<Arc<Front>>, key: Key, options: Options| {
+            front.operate(operations::read(kind, key, options)).await
+        },
+    )
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CompareAndSetBody {
-    expected: Value,
-    new: Value,
-}
-
-/// A request that is at fault, before the loop has seen it.
-#[derive(Debug)]
-struct Fault {
-    status: StatusCode,
-    message: String,
-}
-
-async fn read(State(front): State<Arc<Front>>, key: Key) -> Response {
-    let request = key_of(key).map(|key| ClientRequest::Read { key });
+async fn change(
+    front: Arc<Front>,
+    kind: Kind,
+    key: Key,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let request = operations::change(kind, key, &headers, body);
     front.operate(request).await
 }
 
-async fn write(State(front): State<Arc<Front>>, key: Key, body: Body) -> Response {
-    let request = key_of(key).and_then(|key| {
-        let WriteBody { value } = json_of(body)?;
-        Ok(ClientRequest::Write { key, value })
-    });
+/// Reads of one kind of object, and what is added to it.
+fn collection(kind: Kind) -> MethodRouter<Arc<Front>> {
+    reader(kind).post(
+        async move |State(front): State<Arc<Front>>, key: Key, headers: HeaderMap, body: Body| {
+            change(front, kind, key, headers, body).await
+        },
+    )
+}
+
+async fn write(
+    State(front): State<Arc<Front>>,
+    key: Key,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    change(front, Kind::Register, key, headers, body).await
+}
+
+async fn compare_and_set(
+    State(front): State<Arc<Front>>,
+    key: Key,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let request = operations::compare_and_set(key, &headers, body);
     front.operate(request).await
 }
 
-async fn compare_and_set(State(front): State<Arc<Front>>, key: Key, body: Body) -> Response {
-    let request = key_of(key).and_then(|key| {
-        let CompareAndSetBody { expected, new } = json_of(body)?;
-        Ok(ClientRequest::CompareAndSet { key, expected, new })
-    });
-    front.operate(request).await
-}
-
-fn key_of(key: Key) -> Result<String, Fault> {
-    match key {
-        Ok(Path(key)) => Ok(key),
-        Err(rejection) => Err(Fault {
-            status: rejection.status(),
-            message: rejection.body_text(),
-        }),
-    }
-}
-
-fn bytes_of(body: Body) -> Result<Bytes, Fault> {
-    let too_long = || Fault {
-        status: StatusCode::PAYLOAD_TOO_LARGE,
-        message: format!("the request body is longer than {MAX_BODY_BYTES} bytes"),
-    };
-    match body {
-        Ok(bytes) if bytes.len() > MAX_BODY_BYTES => Err(too_long()),
-        Ok(bytes) => Ok(bytes),
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_long()),
-        Err(rejection) => Err(Fault {
-            status: rejection.status(),
-            message: rejection.body_text(),
-        }),
-    }
-}
-
-fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
-    serde_json::from_slice(&bytes_of(body)?).map_err(|error| Fault {
-        status: StatusCode::BAD_REQUEST,
-        message: format!("the request body is not understood: {error}"),
-    })
+async fn transaction(State(front): State<Arc<Front>>, headers: HeaderMap, body: Body) -> Response {
+    front.operate(operations::transaction(&headers, body)).await
 }
 
 impl Front {
@@ -178,17 +162,29 @@ impl Front {
         self.replies.unavailable(self.view.look())
     }
 
+    /// Asks the loop for a description and shows it.
+    async fn describe(&self, show: impl FnOnce(Snapshot) -> Response) -> Response {
+        match tokio::time::timeout(DESCRIBE_LIMIT, self.mailbox.describe()).await {
+            Ok(Some(snapshot)) => show(snapshot),
+            _ => self.unavailable(),
+        }
+    }
+
     async fn operate(&self, request: Result<ClientRequest, Fault>) -> Response {
         let request = match request {
             Ok(request) => request,
             Err(Fault { status, message }) => return self.invalid(status, message),
         };
+        let Some(seat) = self.admission.admit() else {
+            return self.replies.overloaded(self.view.look());
+        };
         let mut waiting = self.clients.wait();
-        let arrival = Arrival::Client {
+        let message = Message::Client {
             ticket: waiting.ticket(),
             request,
+            seat: seat.clone(),
         };
-        if self.mailbox.send(Message::Arrival(arrival)).is_err() {
+        if self.mailbox.send(message).is_err() {
             return self.unavailable();
         }
         match tokio::time::timeout(self.client_deadline, waiting.answer()).await {
@@ -241,26 +237,67 @@ struct QuorumBody<'a> {
     cluster_id: &'a str,
     #[serde(flatten)]
     quorum: QuorumDescription,
+    /// Where the voters are.
+    endpoints: &'a BTreeMap<NodeId, String>,
 }
 
 async fn quorum(State(front): State<Arc<Front>>) -> Response {
-    match tokio::time::timeout(DESCRIBE_LIMIT, front.mailbox.describe()).await {
-        Ok(Some(snapshot)) => {
+    front
+        .describe(|snapshot| {
             let body = QuorumBody {
                 cluster_id: &front.cluster_id,
                 quorum: snapshot.quorum,
+                endpoints: &front.replies.urls,
             };
             replies::json(StatusCode::OK, &body)
-        }
-        _ => front.unavailable(),
-    }
+        })
+        .await
+}
+
+#[derive(Debug, Serialize)]
+struct StateBody {
+    id: NodeId,
+    epoch: Epoch,
+    /// Every record below is applied.
+    applied: Offset,
+    /// Equal on all nodes that have applied equally much. As hexadecimal text: it has 64 bits, and
+    /// many readers of JSON keep only 53 of a number.
+    hash: String,
+}
+
+async fn state(State(front): State<Arc<Front>>) -> Response {
+    front
+        .describe(|snapshot| {
+            let body = StateBody {
+                id: snapshot.quorum.id,
+                epoch: snapshot.quorum.epoch,
+                applied: snapshot.state.applied,
+                hash: format!("{:016x}", snapshot.state.digest),
+            };
+            replies::json(StatusCode::OK, &body)
+        })
+        .await
+}
+
+async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
+    front
+        .describe(|snapshot| {
+            let Snapshot {
+                quorum,
+                state,
+                counted,
+                ..
+            } = snapshot;
+            let text = metrics::render(&quorum, state, &counted);
+            ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
+        })
+        .await
 }
 
 async fn health(State(front): State<Arc<Front>>) -> Response {
-    match tokio::time::timeout(DESCRIBE_LIMIT, front.mailbox.describe()).await {
-        Ok(Some(_)) => replies::json(StatusCode::OK, &json!({"status": "up"})),
-        _ => front.unavailable(),
-    }
+    front
+        .describe(|_| replies::json(StatusCode::OK, &json!({"status": "up"})))
+        .await
 }
 
 async fn unknown_path(State(front): State<Arc<Front>>, uri: Uri) -> Response {
@@ -277,13 +314,13 @@ async fn wrong_method(State(front): State<Arc<Front>>, method: Method, uri: Uri)
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::io::Write;
     use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::Receiver;
 
+    use serde_json::Value;
+
     use super::*;
-    use crate::ids::NodeId;
     use crate::server::pending::Tickets;
 
     /// A front without a loop behind it: the test plays the loop.
@@ -295,6 +332,7 @@ mod tests {
             mailbox,
             clients: Pending::new(Arc::clone(&tickets)),
             askers: Pending::new(tickets),
+            admission: Admission::new(2),
             view: View::default(),
             replies: Replies {
                 node: NodeId(1),
@@ -384,9 +422,8 @@ mod tests {
         // Their answers come too late and harm nobody.
         for _ in 0..2 {
             match inbox.recv().unwrap() {
-                Message::Arrival(Arrival::Client { ticket, .. }) => {
-                    let (code, epoch) =
-                        (crate::client::UnknownCode::Stopping, crate::ids::Epoch(1));
+                Message::Client { ticket, .. } => {
+                    let (code, epoch) = (crate::client::UnknownCode::Stopping, Epoch(1));
                     front
                         .clients
                         .answer(ticket, ClientReply::Unknown { code, epoch });
@@ -397,6 +434,45 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn too_many_clients_are_refused_until_the_loop_has_seen_those_who_left() {
+        let (front, inbox, address) = front(60_000).await;
+        let asked: Vec<_> = (0..2).map(|_| tokio::spawn(read(address))).collect();
+        until("both wait", || front.clients.len() == 2).await;
+        let (status, body) = read(address).await;
+        assert_eq!(
+            (status, &body["error"]["code"]),
+            (503, &json!("OVERLOADED"))
+        );
+        assert_eq!(body["error"]["outcome"], "refused");
+        for task in asked {
+            task.abort();
+        }
+        until("both are gone", || front.clients.len() == 0).await;
+        assert_eq!(read(address).await.0, 503, "their requests are still there");
+        for _ in 0..2 {
+            assert!(matches!(inbox.recv().unwrap(), Message::Client { .. }));
+        }
+        assert!(
+            inbox.try_recv().is_err(),
+            "the loop has heard of a refused one"
+        );
+        assert_eq!(front.admission.taken_count(), 0);
+        let asked = tokio::spawn(read(address));
+        until("it waits", || front.clients.len() == 1).await;
+        let Message::Client { ticket, seat, .. } = inbox.recv().unwrap() else {
+            panic!("not a client");
+        };
+        drop(seat);
+        assert_eq!(front.admission.taken_count(), 1, "it still waits");
+        let (code, epoch) = (crate::client::UnknownCode::Stopping, Epoch(1));
+        front
+            .clients
+            .answer(ticket, ClientReply::Unknown { code, epoch });
+        assert_eq!(asked.await.unwrap().0, 504);
+        assert_eq!(front.admission.taken_count(), 0);
     }
 
     #[tokio::test]

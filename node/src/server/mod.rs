@@ -1,10 +1,13 @@
 //! Owns a node as a running process: threads, sockets, signals, and the order of start and stop.
 //! Never decides anything about the protocol, and is the only place with async code.
 
+mod admission;
 mod clock;
 pub(crate) mod control;
 mod driver;
 mod http;
+mod metrics;
+mod operations;
 mod peers;
 mod pending;
 mod replies;
@@ -35,6 +38,7 @@ use crate::storage::disk::Disk;
 use crate::storage::{DirectoryDisk, DirectoryDiskError, StorageOptions, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
+use admission::Admission;
 use clock::{SkewedClock, monotonic_ns};
 use control::Controlled;
 use driver::{Driver, DriverError, Mailbox, Message, ProcessOutbox, View};
@@ -51,6 +55,9 @@ const STOP_LIMIT: Duration = Duration::from_millis(1500);
 
 /// How long answers that are ready may take to leave when the process stops.
 const LAST_ANSWERS_LIMIT: Duration = Duration::from_millis(200);
+
+/// How many clients may wait at once; more are refused.
+const MAX_WAITING_CLIENT_COUNT: usize = 10_000;
 
 /// What a node process is started with.
 #[derive(Debug)]
@@ -228,6 +235,7 @@ impl Process {
             mailbox: mailbox.clone(),
             clients,
             askers,
+            admission: Admission::new(MAX_WAITING_CLIENT_COUNT),
             view,
             replies: Replies { node, urls },
             client_deadline: Duration::from_millis(options.client_deadline_ms),

@@ -8,9 +8,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::client::{ClientReply, RefusalCode, UnknownCode};
+use crate::client::{ClientReply, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
-use crate::node_loop::MAX_COMMAND_BYTES;
+use crate::machine::{Failure, MAX_RESULT_BYTES, OperationResult};
 
 use super::wire;
 
@@ -44,6 +44,9 @@ struct ErrorPart<'a> {
     /// What a failed comparison found.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Value>,
+    /// Which operation of a transaction failed, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<usize>,
     message: String,
 }
 
@@ -53,12 +56,41 @@ struct Leader<'a> {
     url: Option<&'a str>,
 }
 
+impl<'a> ErrorPart<'a> {
+    fn new(code: &'a str, outcome: Outcome, message: String) -> Self {
+        Self {
+            code,
+            outcome,
+            current: None,
+            operation: None,
+            message,
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Done {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Value>,
+    #[serde(flatten)]
+    content: Content,
     epoch: Epoch,
     offset: Offset,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content {
+    Value { value: Value },
+    Results { results: Vec<OperationResult> },
+    None {},
+}
+
+#[derive(Debug, Serialize)]
+struct LocalBody {
+    value: Value,
+    consistency: &'static str,
+    /// Every record below is applied.
+    applied: Offset,
+    epoch: Epoch,
 }
 
 /// What answers need besides the reply itself.
@@ -74,46 +106,53 @@ impl Replies {
     /// The answer for what the node replied.
     pub(crate) fn client_reply(&self, reply: ClientReply) -> Response {
         match reply {
-            ClientReply::Value { value, position } => {
-                let (epoch, offset) = (position.epoch, position.offset);
-                json(
-                    StatusCode::OK,
-                    &Done {
-                        value: Some(value),
-                        epoch,
-                        offset,
-                    },
-                )
+            ClientReply::Value { value, position } => done(Content::Value { value }, position),
+            ClientReply::Written { position } => done(Content::None {}, position),
+            ClientReply::Results { results, position } => {
+                done(Content::Results { results }, position)
             }
-            ClientReply::Written { position } => {
-                let (epoch, offset) = (position.epoch, position.offset);
-                json(
-                    StatusCode::OK,
-                    &Done {
-                        value: None,
-                        epoch,
-                        offset,
-                    },
-                )
-            }
-            ClientReply::CompareMismatch { current, position } => {
-                let error = ErrorPart {
-                    code: "COMPARE_MISMATCH",
-                    outcome: Outcome::NotApplied,
-                    current: Some(&current),
-                    message: "the register does not hold the expected value".into(),
+            ClientReply::Local {
+                value,
+                applied,
+                epoch,
+            } => {
+                let consistency = "local";
+                let body = LocalBody {
+                    value,
+                    consistency,
+                    applied,
+                    epoch,
                 };
-                let (epoch, offset) = (position.epoch, Some(position.offset));
-                json(
-                    StatusCode::CONFLICT,
-                    &ErrorBody {
-                        error,
-                        leader: None,
-                        epoch,
-                        offset,
-                    },
-                )
+                json(StatusCode::OK, &body)
             }
+            ClientReply::NotApplied {
+                operation,
+                failure,
+                position,
+            } => not_applied(operation, failure, position),
+            ClientReply::Stale {
+                last_request,
+                position,
+            } => {
+                let message = format!(
+                    "request {last_request} of this client was applied before, so this one \
+                     changed nothing now; an earlier copy of it may have taken effect"
+                );
+                let error = ErrorPart::new("STALE_REQUEST", Outcome::Unknown, message);
+                conflict(error, position)
+            }
+            ClientReply::Reused { position } => {
+                let message = "under this number, this client has had another request applied, so \
+                               this one changed nothing"
+                    .to_string();
+                let error = ErrorPart::new("REQUEST_ID_REUSED", Outcome::NotApplied, message);
+                conflict(error, position)
+            }
+            ClientReply::Invalid {
+                fault,
+                leader,
+                epoch,
+            } => self.invalid(StatusCode::BAD_REQUEST, fault.to_string(), (leader, epoch)),
             ClientReply::Refused {
                 code,
                 leader,
@@ -169,6 +208,13 @@ impl Replies {
         self.refusal(status, name(code), message, view)
     }
 
+    /// Too many clients wait.
+    pub(crate) fn overloaded(&self, view: (Option<NodeId>, Epoch)) -> Response {
+        let code = RefusalCode::Overloaded;
+        let (status, message) = self.explain(code, None, view.1);
+        self.refusal(status, name(code), message, view)
+    }
+
     /// The node stopped with the request under way.
     pub(crate) fn stopped(&self, epoch: Epoch) -> Response {
         let message = format!("{} stopped while the request was under way", self.node);
@@ -208,7 +254,11 @@ impl Replies {
             ),
             RefusalCode::InvalidRequest => (
                 StatusCode::BAD_REQUEST,
-                format!("the command is longer than {MAX_COMMAND_BYTES} bytes"),
+                format!("{node} does not understand the request"),
+            ),
+            RefusalCode::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("too many clients of {node} wait already; try again later"),
             ),
         }
     }
@@ -224,12 +274,7 @@ impl Replies {
             id,
             url: self.urls.get(&id).map(String::as_str),
         });
-        let error = ErrorPart {
-            code,
-            outcome: Outcome::Refused,
-            current: None,
-            message,
-        };
+        let error = ErrorPart::new(code, Outcome::Refused, message);
         json(
             status,
             &ErrorBody {
@@ -248,13 +293,56 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, [(header::CONTENT_TYPE, wire::JSON)], body).into_response()
 }
 
-fn unknown(code: &str, message: String, epoch: Epoch) -> Response {
-    let error = ErrorPart {
-        code,
-        outcome: Outcome::Unknown,
-        current: None,
-        message,
+fn done(content: Content, Position { epoch, offset }: Position) -> Response {
+    let body = Done {
+        content,
+        epoch,
+        offset,
     };
+    json(StatusCode::OK, &body)
+}
+
+/// The command was carried out as far as it could, and changed nothing.
+fn not_applied(operation: Option<usize>, failure: Failure, position: Position) -> Response {
+    let (code, current, message) = match failure {
+        Failure::CompareMismatch { current } => {
+            let message = "the register does not hold the expected value".to_string();
+            ("COMPARE_MISMATCH", Some(current), message)
+        }
+        Failure::CounterOverflow { current } => {
+            let message = "the sum does not fit into a signed 64-bit number".to_string();
+            ("COUNTER_OVERFLOW", Some(current.into()), message)
+        }
+        Failure::ResultTooLarge => {
+            let message = format!("the reads would return more than {MAX_RESULT_BYTES} bytes");
+            ("RESULT_TOO_LARGE", None, message)
+        }
+    };
+    let message = match operation {
+        Some(at) => format!("operation {at} failed, so nothing was changed: {message}"),
+        None => message,
+    };
+    let error = ErrorPart {
+        current: current.as_ref(),
+        operation,
+        ..ErrorPart::new(code, Outcome::NotApplied, message)
+    };
+    conflict(error, position)
+}
+
+/// The command is in the log, and changed nothing.
+fn conflict(error: ErrorPart<'_>, Position { epoch, offset }: Position) -> Response {
+    let body = ErrorBody {
+        error,
+        leader: None,
+        epoch,
+        offset: Some(offset),
+    };
+    json(StatusCode::CONFLICT, &body)
+}
+
+fn unknown(code: &str, message: String, epoch: Epoch) -> Response {
+    let error = ErrorPart::new(code, Outcome::Unknown, message);
     let body = ErrorBody {
         error,
         leader: None,
@@ -270,6 +358,7 @@ fn name(code: RefusalCode) -> &'static str {
         RefusalCode::BrokerNotAvailable => "BROKER_NOT_AVAILABLE",
         RefusalCode::InvalidRequest => "INVALID_REQUEST",
         RefusalCode::InconsistentClusterId => "INCONSISTENT_CLUSTER_ID",
+        RefusalCode::Overloaded => "OVERLOADED",
     }
 }
 
@@ -278,7 +367,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::client::Position;
+    use crate::machine::CommandFault;
 
     async fn rendered(reply: ClientReply) -> (u16, Value) {
         let replies = Replies {
@@ -315,8 +404,30 @@ mod tests {
             rendered(reply).await,
             (200, json!({"epoch": 3, "offset": 8}))
         );
-        let reply = ClientReply::CompareMismatch {
-            current: Value::Null,
+        let reply = ClientReply::Results {
+            results: [Some(Value::Null), None]
+                .map(|value| OperationResult { value })
+                .into(),
+            position: POSITION,
+        };
+        let body = json!({"results": [{"value": null}, {}], "epoch": 3, "offset": 8});
+        assert_eq!(rendered(reply).await, (200, body));
+        let reply = ClientReply::Local {
+            value: json!(1),
+            applied: Offset(9),
+            epoch: Epoch(3),
+        };
+        let body = json!({"value": 1, "consistency": "local", "applied": 9, "epoch": 3});
+        assert_eq!(rendered(reply).await, (200, body));
+    }
+
+    #[tokio::test]
+    async fn what_changed_nothing_is_told_apart_from_what_may_have() {
+        let reply = ClientReply::NotApplied {
+            operation: None,
+            failure: Failure::CompareMismatch {
+                current: Value::Null,
+            },
             position: POSITION,
         };
         let (status, body) = rendered(reply).await;
@@ -326,7 +437,41 @@ mod tests {
         );
         assert_eq!(body["error"]["current"], Value::Null);
         assert!(body["error"].as_object().unwrap().contains_key("current"));
+        assert!(!body["error"].as_object().unwrap().contains_key("operation"));
         assert_eq!((&body["epoch"], &body["offset"]), (&json!(3), &json!(8)));
+        for (failure, code, current) in [
+            (
+                Failure::CounterOverflow { current: i64::MAX },
+                "COUNTER_OVERFLOW",
+                json!(i64::MAX),
+            ),
+            (Failure::ResultTooLarge, "RESULT_TOO_LARGE", Value::Null),
+        ] {
+            let reply = ClientReply::NotApplied {
+                operation: Some(3),
+                failure,
+                position: POSITION,
+            };
+            let (status, body) = rendered(reply).await;
+            let error = &body["error"];
+            assert_eq!((status, &error["code"]), (409, &json!(code)));
+            assert_eq!(
+                (&error["operation"], &error["current"]),
+                (&json!(3), &current)
+            );
+            assert_eq!(error["outcome"], "not-applied");
+        }
+        let (last_request, position) = (7, POSITION);
+        let (status, body) = rendered(ClientReply::Stale {
+            last_request,
+            position,
+        })
+        .await;
+        assert_eq!(
+            (status, &body["error"]["code"]),
+            (409, &json!("STALE_REQUEST"))
+        );
+        assert_eq!(body["error"]["outcome"], "unknown");
     }
 
     #[tokio::test]
@@ -373,9 +518,19 @@ mod tests {
                 "refused",
             ),
             (
-                refused(RefusalCode::InvalidRequest),
+                ClientReply::Invalid {
+                    fault: CommandFault::Length,
+                    leader: None,
+                    epoch: Epoch(4),
+                },
                 400,
                 "INVALID_REQUEST",
+                "refused",
+            ),
+            (
+                refused(RefusalCode::Overloaded),
+                503,
+                "OVERLOADED",
                 "refused",
             ),
             (

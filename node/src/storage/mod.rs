@@ -8,6 +8,7 @@
 mod cache;
 pub mod directory_disk;
 pub mod disk;
+pub mod dump;
 mod error;
 pub mod frame;
 mod log;

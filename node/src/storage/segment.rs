@@ -13,7 +13,7 @@ pub(crate) fn file_name(base_offset: Offset) -> String {
 }
 
 /// Base offset in the name of a segment; `None` if it is not a segment's name.
-pub(crate) fn base_offset(file_name: &str) -> Option<Offset> {
+pub fn base_offset(file_name: &str) -> Option<Offset> {
     let digits = file_name.strip_suffix(".log")?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok().map(Offset)).flatten()
@@ -186,7 +186,8 @@ pub(crate) fn scan(bytes: &[u8], before: Link, verify_checksums: bool) -> Result
 }
 
 /// Why there is no sound frame with its batch at some position.
-enum Flaw {
+#[derive(Debug)]
+pub(crate) enum Flaw {
     Frame,
     Batch(BatchError),
     BatchSize,
@@ -202,7 +203,8 @@ impl fmt::Display for Flaw {
     }
 }
 
-fn read_item(
+/// The frame at `position`, and its batch if it has one.
+pub(crate) fn read_item(
     bytes: &[u8],
     position: usize,
     verify_checksums: bool,
@@ -228,7 +230,7 @@ fn read_item(
 }
 
 /// Says what is wrong with the place of a sound frame and batch.
-fn check_fit(frame: &Frame, batch: Option<&Batch>, link: Link) -> Result<(), String> {
+pub(crate) fn check_fit(frame: &Frame, batch: Option<&Batch>, link: Link) -> Result<(), String> {
     if frame.previous_crc != link.last_crc {
         return Err(format!(
             "a sound frame that follows a batch with checksum {:08x}, while the batch before has \
@@ -257,7 +259,7 @@ fn check_fit(frame: &Frame, batch: Option<&Batch>, link: Link) -> Result<(), Str
 
 /// Looks after `position`, at every byte, for a frame that was written when what is at `position`
 /// was already durable.
-fn find_witness(bytes: &[u8], position: usize) -> Option<Frame> {
+pub(crate) fn find_witness(bytes: &[u8], position: usize) -> Option<Frame> {
     (position + 1..bytes.len())
         .filter_map(|candidate| Frame::parse(bytes, candidate))
         .find(|frame| frame.durable_bytes > position as u64)
