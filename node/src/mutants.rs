@@ -96,7 +96,7 @@ pub enum Bug {
 /// How easily a bug must be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// The standard faults must find it.
+    /// The standard faults ought to find it, given enough runs.
     A,
     /// It takes a schedule made for it.
     B,

@@ -22,8 +22,8 @@ const WELL_KNOWN: [Bug; 5] = [
 pub fn bugs() -> Result<u8, Failure> {
     announce::print(&table())?;
     announce::print(
-        "\nA must be found by the standard faults, B takes a schedule made for it, C is hard to see \
-         from outside.\n\
+        "\nA ought to show under the standard faults in enough runs, B takes a schedule made for it, \
+         C is hard to see from outside.\n\
          I1 to K6 are properties of the epoch-history checker. Lags, latencies, rates and epoch growth \
          have no checker yet.\n\
          switch one on with: harness run --bug NAME",
