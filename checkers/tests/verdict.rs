@@ -327,10 +327,14 @@ fn recording(history: Vec<Operation>) -> Recording {
         json!({"event": "append", "base_offset": 0, "last_offset": 0, "batch_epoch": 1, "crc": 1}),
         json!({"event": "flush", "log_end": 1}),
         json!({"event": "high-watermark", "high_watermark": 1, "log_end": 1}),
+        // As long as the history, so that nothing looks cut off.
+        json!({"event": "epoch-adopted", "leader": "n1"}),
     ];
+    let end = history.last().map_or(0, |line| line.time);
+    let last = events.len() - 1;
     let trace = events.into_iter().enumerate().map(|(seq, mut event)| {
         event["seq"] = seq.into();
-        event["time"] = seq.into();
+        event["time"] = if seq == last { end } else { seq as u64 }.into();
         event["node"] = "n1".into();
         event["incarnation"] = 1.into();
         event["epoch"] = 1.into();

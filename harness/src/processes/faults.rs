@@ -84,10 +84,15 @@ impl ActiveFaults {
             }
             Some(Active::Clocks { nodes }) => {
                 let mut problems = Vec::new();
+                let mut effect = Map::new();
                 for node in &nodes {
+                    // A clock that runs at another rate has drifted only by now.
+                    if let Some(skew_ms) = cluster.clock_skew_ms(node).await {
+                        effect.insert(format!("{node}_skew_at_end_ms"), json!(skew_ms));
+                    }
                     problems.extend(self.true_clock(cluster, id, node).await.err());
                 }
-                (problems, Map::new())
+                (problems, effect)
             }
         };
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
