@@ -49,7 +49,7 @@ impl Planned {
 /// The register workload: reads, writes and compare-and-sets on a slowly moving set of registers.
 ///
 /// Values are unique, so that every read names the write it saw. About one client thread in three
-/// only reads, so that it never gets stuck behind an unanswered write.
+/// only reads, so that it never gets stuck behind an unanswered write; the others read one time in ten.
 #[derive(Debug, Clone, Copy)]
 pub struct RegisterWorkload {
     stream: Stream,
@@ -83,8 +83,8 @@ impl RegisterWorkload {
         let value = json!(number + 1);
         match self.stream.below(1, number, 100) {
             _ if reader => Planned::Read { key },
-            0..50 => Planned::Write { key, value },
-            50..75 => Planned::CompareAndSet { key, new: value },
+            0..60 => Planned::Write { key, value },
+            60..90 => Planned::CompareAndSet { key, new: value },
             _ => Planned::Read { key },
         }
     }
