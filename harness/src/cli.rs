@@ -79,6 +79,23 @@ pub struct OutputArgs {
     pub json: bool,
 }
 
+/// What `run` and `replay` have in common.
+#[derive(Debug, Clone, Args)]
+pub struct ExecutionArgs {
+    /// Keep the nodes' data folders even if the run is valid
+    #[arg(long)]
+    pub keep: bool,
+    /// Node program to test, instead of the node built into the harness
+    #[arg(long, value_name = "PATH")]
+    pub node_bin: Option<PathBuf>,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -122,18 +139,9 @@ pub struct RunArgs {
     /// How long the cluster may take to serve again once all faults are healed
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
     pub recovery_timeout: u64,
-    /// Keep the nodes' data folders even if the run is valid
-    #[arg(long)]
-    pub keep: bool,
-    /// Node program to test, instead of the node built into the harness
-    #[arg(long, value_name = "PATH")]
-    pub node_bin: Option<PathBuf>,
-    /// Where runs are stored
+    /// What every execution of a run needs
     #[command(flatten)]
-    pub store: StoreArgs,
-    /// How much is said
-    #[command(flatten)]
-    pub output: OutputArgs,
+    pub execution: ExecutionArgs,
 }
 
 /// Flags of `replay`.
@@ -147,18 +155,9 @@ pub struct ReplayArgs {
     /// Aim at the nodes that were hit (resolved), or resolve words like `leader` anew (symbolic)
     #[arg(long, default_value = "resolved", value_parser = ["resolved", "symbolic"])]
     pub targets: String,
-    /// Keep the nodes' data folders even if the run is valid
-    #[arg(long)]
-    pub keep: bool,
-    /// Node program to test, instead of the node built into the harness
-    #[arg(long, value_name = "PATH")]
-    pub node_bin: Option<PathBuf>,
-    /// Where runs are stored
+    /// What every execution of a run needs
     #[command(flatten)]
-    pub store: StoreArgs,
-    /// How much is said
-    #[command(flatten)]
-    pub output: OutputArgs,
+    pub execution: ExecutionArgs,
 }
 
 /// Flags of `analyze`.

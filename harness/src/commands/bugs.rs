@@ -4,6 +4,7 @@
 use node::mutants::Bug;
 
 use super::announce;
+use super::run::did_you_mean;
 use crate::exit::Failure;
 
 /// What an error message names; the full list is too long for one.
@@ -40,9 +41,7 @@ pub fn parse(text: &str) -> Result<String, Failure> {
         return Ok(bug.name().to_owned());
     }
     let names = Bug::ALL.map(Bug::name);
-    let hint = nemesis::names::nearest(text, &names)
-        .map(|name| format!("; did you mean {name:?}?"))
-        .unwrap_or_default();
+    let hint = did_you_mean(text, &names);
     let some = WELL_KNOWN.map(|bug| format!("{} ({})", bug.name(), bug.id()));
     Err(Failure::arguments(format!(
         "unknown bug {text:?}; known are for example {}{hint}; `harness bugs` lists all",

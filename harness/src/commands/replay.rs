@@ -22,13 +22,13 @@ use crate::workload::WORKLOADS;
 /// # Errors
 /// When there is no such run, its folder is damaged, or a run could not be carried out.
 pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let store = Store::new(&args.store.out);
+    let store = Store::new(&args.execution.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
     check(&manifest).with_context(|| folder.manifest_path().display().to_string())?;
     let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
-    let program = node_program(args.node_bin.as_deref())?;
-    let mut progress = Progress::new(args.output.quiet || args.output.json);
+    let program = node_program(args.execution.node_bin.as_deref())?;
+    let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let original = match folder.verdict()? {
         Some(verdict) => verdict,
         None => judge(&folder, &progress)?,
@@ -53,19 +53,23 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             schedule: schedule.clone(),
             replay_of: Some(manifest.name.clone()),
             program: program.clone(),
-            keep: args.keep,
+            keep: args.execution.keep,
             command: command.clone(),
         };
         begun_count = number;
         let finished = execute(plan, &store, &mut progress)?;
-        let this = announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)?;
+        let this = announce::verdict(
+            &finished,
+            &args.execution.store.out.to_string_lossy(),
+            &args.execution.output,
+        )?;
         if finished.verdict.valid >= worst {
             worst = finished.verdict.valid;
             code = this;
         }
         if finished.interrupted {
             // Half a replay compares with nothing, and whoever stops one wants no other.
-            if !args.output.json {
+            if !args.execution.output.json {
                 announce::print(&format!("replay {number} of {} was stopped", args.times))?;
             }
             break;
@@ -73,14 +77,14 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         let same = same_outcome(&original, &finished.verdict);
         same_count += u32::from(same);
         compared_count += 1;
-        if !args.output.json {
+        if !args.execution.output.json {
             announce::print(&comparison(&original, &finished, same, number, args.times))?;
         }
         if interrupts::count() > 0 {
             break;
         }
     }
-    if args.times > 1 && !args.output.json {
+    if args.times > 1 && !args.execution.output.json {
         let stopped = match args.times - begun_count {
             0 => String::new(),
             left => format!(" ({left} more were not begun)"),

@@ -45,9 +45,9 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     };
     let label = label(args, &options)?;
     let schedule = schedule(args, &families, &options, seed)?;
-    let program = node_program(args.node_bin.as_deref())?;
-    let store = Store::new(&args.store.out);
-    let mut progress = Progress::new(args.output.quiet || args.output.json);
+    let program = node_program(args.execution.node_bin.as_deref())?;
+    let store = Store::new(&args.execution.store.out);
+    let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let plan = RunPlan {
         label,
         seed,
@@ -55,11 +55,15 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
         schedule,
         replay_of: None,
         program,
-        keep: args.keep,
+        keep: args.execution.keep,
         command,
     };
     let finished = execute(plan, &store, &mut progress)?;
-    announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)
+    announce::verdict(
+        &finished,
+        &args.execution.store.out.to_string_lossy(),
+        &args.execution.output,
+    )
 }
 
 fn families(args: &RunArgs) -> Result<Vec<Family>, Failure> {
@@ -79,7 +83,7 @@ fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
     }
 }
 
-pub(super) fn check_workload(name: &str) -> Result<(), Failure> {
+fn check_workload(name: &str) -> Result<(), Failure> {
     if WORKLOADS.contains(&name) {
         return Ok(());
     }
@@ -90,7 +94,8 @@ pub(super) fn check_workload(name: &str) -> Result<(), Failure> {
     )))
 }
 
-fn did_you_mean(word: &str, known: &[&str]) -> String {
+/// The end of a refusal: the known word that was probably meant, if one is near.
+pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
     nemesis::names::nearest(word, known)
         .map(|name| format!("; did you mean {name:?}?"))
         .unwrap_or_default()
