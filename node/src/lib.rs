@@ -4,6 +4,7 @@
 pub mod batch;
 pub mod cli;
 pub mod client;
+pub mod control_record;
 pub mod ids;
 pub mod machine;
 pub mod message;
@@ -13,3 +14,4 @@ pub mod raft;
 pub mod server;
 pub mod storage;
 pub mod trace;
+pub mod voters;
