@@ -250,12 +250,14 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
     });
     Ok(ServerOptions {
         configuration: Configuration {
-            id: start.id,
-            cluster_id: start.cluster_id.clone(),
-            voters,
-            timers: start.timers.in_nanoseconds(),
-            random_seed: start.seed.unwrap_or_else(|| fresh_seed(start.id)),
             bug: start.harness.bug,
+            ..Configuration::of_static_voters(
+                start.id,
+                &start.cluster_id,
+                voters.into_iter().collect(),
+                start.timers.in_nanoseconds(),
+                start.seed.unwrap_or_else(|| fresh_seed(start.id)),
+            )
         },
         listen: start.listen.clone(),
         peer_urls,

@@ -1,13 +1,15 @@
 //! Owns the requests and responses that replicas exchange, and their error codes.
 //! Never knows how they travel, except that a batch travels as the bytes it is stored as.
 //!
-//! Shapes follow Kafka's Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch with their one-entry
-//! topic and partition arrays flattened away (KIP-595, KIP-996).
+//! Shapes follow Kafka's Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum
+//! and AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter with their one-entry topic and partition arrays
+//! flattened away (KIP-595, KIP-630, KIP-853, KIP-996).
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::ids::{Epoch, NodeId, Offset, ReplicaKey, SnapshotId};
+use crate::voters::VersionRange;
 
 /// Outcome of a request between replicas, by Kafka's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +33,18 @@ pub enum ErrorCode {
     InconsistentClusterId,
     /// The request was meant for another voter.
     InvalidVoterKey,
+    /// The protocol version in force does not know what is asked for.
+    UnsupportedVersion,
+    /// It could not be done in time, or not now: ask again.
+    RequestTimedOut,
+    /// There is no snapshot of this name (any more).
+    SnapshotNotFound,
+    /// The snapshot ends before the position asked for.
+    PositionOutOfRange,
+    /// A voter of this id is in the set already.
+    DuplicateVoter,
+    /// No such voter is in the set, or it is the only one.
+    VoterNotFound,
 }
 
 /// Asks for a vote, or with `pre_vote` whether a vote would be granted.
@@ -39,9 +53,9 @@ pub struct VoteRequest {
     /// Cluster of the sender.
     pub cluster_id: String,
     /// The voter that the request is meant for.
-    pub voter_id: NodeId,
+    pub voter: ReplicaKey,
     /// The sender.
-    pub replica_id: NodeId,
+    pub replica: ReplicaKey,
     /// Epoch of the sender: already increased for a vote, unchanged for a pre-vote.
     pub replica_epoch: Epoch,
     /// Epoch of the last record in the sender's log.
@@ -61,6 +75,9 @@ pub struct VoteResponse {
     pub leader_id: Option<NodeId>,
     /// Epoch of the receiver.
     pub leader_epoch: Epoch,
+    /// Base URL where that leader listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
     /// Whether the vote, or pre-vote, is granted.
     pub vote_granted: bool,
 }
@@ -71,11 +88,14 @@ pub struct BeginQuorumEpochRequest {
     /// Cluster of the sender.
     pub cluster_id: String,
     /// The voter that the request is meant for.
-    pub voter_id: NodeId,
+    pub voter: ReplicaKey,
     /// The leader, which is the sender.
     pub leader_id: NodeId,
     /// Its epoch.
     pub leader_epoch: Epoch,
+    /// Base URL where it listens, where it is not configured at the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
 }
 
 /// Tells voters that the leader gives up its epoch.
@@ -88,7 +108,10 @@ pub struct EndQuorumEpochRequest {
     /// Its epoch.
     pub leader_epoch: Epoch,
     /// The other voters, those with the longest logs first.
-    pub preferred_successors: Vec<NodeId>,
+    pub preferred_successors: Vec<ReplicaKey>,
+    /// Base URL where the leader listens, where it is not configured at the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
 }
 
 /// Answers [`BeginQuorumEpochRequest`] and [`EndQuorumEpochRequest`].
@@ -100,6 +123,9 @@ pub struct QuorumEpochResponse {
     pub leader_id: Option<NodeId>,
     /// Epoch of the receiver.
     pub leader_epoch: Epoch,
+    /// Base URL where that leader listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
 }
 
 /// Asks for records, and thereby acknowledges all records before `fetch_offset`.
@@ -108,7 +134,7 @@ pub struct FetchRequest {
     /// Cluster of the sender.
     pub cluster_id: String,
     /// The sender.
-    pub replica_id: NodeId,
+    pub replica: ReplicaKey,
     /// Epoch of the sender.
     pub current_leader_epoch: Epoch,
     /// Log end offset of the sender; everything before it is durable there.
@@ -144,12 +170,18 @@ pub struct FetchResponse {
     pub leader_id: Option<NodeId>,
     /// Epoch of the receiver.
     pub leader_epoch: Epoch,
+    /// Base URL where that leader listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
     /// The leader's high watermark, once it is known in this epoch.
     pub high_watermark: Option<Offset>,
     /// First offset of the leader's log.
     pub log_start_offset: Offset,
     /// Set when the sender must truncate before it fetches again.
     pub diverging_epoch: Option<DivergingEpoch>,
+    /// Set when the sender must fetch this snapshot before it fetches records again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<SnapshotId>,
     /// See [`FetchRequest::read_round`].
     pub read_round: u64,
     /// The records, as whole batches. They travel after the JSON part, as bytes.
@@ -157,7 +189,164 @@ pub struct FetchResponse {
     pub batches: Vec<Batch>,
 }
 
-/// Any request between replicas.
+/// Asks for a piece of a snapshot (KIP-630).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchSnapshotRequest {
+    /// Cluster of the sender.
+    pub cluster_id: String,
+    /// The sender.
+    pub replica: ReplicaKey,
+    /// Epoch of the sender.
+    pub current_leader_epoch: Epoch,
+    /// Which snapshot.
+    pub snapshot_id: SnapshotId,
+    /// How many bytes of it the sender has.
+    pub position_bytes: u64,
+    /// How many bytes to return at most.
+    pub max_bytes: u64,
+}
+
+/// Answers a [`FetchSnapshotRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchSnapshotResponse {
+    /// Outcome.
+    pub error: ErrorCode,
+    /// Leader known to the receiver.
+    pub leader_id: Option<NodeId>,
+    /// Epoch of the receiver.
+    pub leader_epoch: Epoch,
+    /// Base URL where that leader listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
+    /// Which snapshot.
+    pub snapshot_id: SnapshotId,
+    /// Length of the whole snapshot.
+    pub size_bytes: u64,
+    /// Where in it the returned bytes begin.
+    pub position_bytes: u64,
+    /// A piece of the snapshot, cut anywhere. Travels after the JSON part, as bytes.
+    #[serde(skip)]
+    pub bytes: Vec<u8>,
+}
+
+/// Asks the leader what it knows of all replicas (KIP-595).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DescribeQuorumRequest {
+    /// Cluster of the sender.
+    pub cluster_id: String,
+}
+
+/// A replica as the leader knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaState {
+    /// Which replica.
+    #[serde(flatten)]
+    pub key: ReplicaKey,
+    /// Base URL where it listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// End of its log at its latest fetch; `None` if it never fetched.
+    pub log_end_offset: Option<Offset>,
+    /// How long ago it last fetched, in milliseconds.
+    pub since_last_fetch_ms: Option<u64>,
+    /// How long ago it last had everything the leader had, in milliseconds.
+    pub since_last_caught_up_ms: Option<u64>,
+}
+
+/// Answers a [`DescribeQuorumRequest`]. Clocks differ between nodes, so times are given as ages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DescribeQuorumResponse {
+    /// Outcome.
+    pub error: ErrorCode,
+    /// Leader known to the receiver.
+    pub leader_id: Option<NodeId>,
+    /// Epoch of the receiver.
+    pub leader_epoch: Epoch,
+    /// Base URL where that leader listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
+    /// The leader's high watermark, once it is known in this epoch.
+    pub high_watermark: Option<Offset>,
+    /// The voters in force, ascending by id, the leader among them if it is one.
+    pub current_voters: Vec<ReplicaState>,
+    /// All others that fetch, ascending by id.
+    pub observers: Vec<ReplicaState>,
+}
+
+/// Asks the leader to make an observer a voter (KIP-853).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddRaftVoterRequest {
+    /// Cluster of the sender.
+    pub cluster_id: String,
+    /// How long to try, in milliseconds.
+    pub timeout_ms: u64,
+    /// The new voter, with its directory id.
+    pub voter: ReplicaKey,
+    /// Base URL where it listens.
+    pub endpoint: String,
+    /// Whether to answer once the change is committed, instead of once it is in force.
+    pub ack_when_committed: bool,
+}
+
+/// Asks the leader to remove a voter (KIP-853).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveRaftVoterRequest {
+    /// Cluster of the sender.
+    pub cluster_id: String,
+    /// The voter, with its directory id.
+    pub voter: ReplicaKey,
+}
+
+/// Tells the leader where a voter listens now and what it supports (KIP-853).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateRaftVoterRequest {
+    /// Cluster of the sender.
+    pub cluster_id: String,
+    /// Epoch of the sender.
+    pub current_leader_epoch: Epoch,
+    /// The voter, which is the sender.
+    pub voter: ReplicaKey,
+    /// Base URL where it listens.
+    pub endpoint: String,
+    /// Protocol versions it supports.
+    pub versions: VersionRange,
+}
+
+/// Answers requests that change the voters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VoterChangeResponse {
+    /// Outcome.
+    pub error: ErrorCode,
+    /// Why, for people; empty without an error.
+    pub message: String,
+    /// Leader known to the receiver.
+    pub leader_id: Option<NodeId>,
+    /// Epoch of the receiver.
+    pub leader_epoch: Epoch,
+    /// Base URL where that leader listens, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_endpoint: Option<String>,
+}
+
+/// Asks a replica who it is and what it supports, before it is made a voter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiVersionsRequest {
+    /// Cluster of the sender.
+    pub cluster_id: String,
+}
+
+/// Answers an [`ApiVersionsRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiVersionsResponse {
+    /// Outcome.
+    pub error: ErrorCode,
+    /// The receiver.
+    pub replica: ReplicaKey,
+    /// Protocol versions it supports.
+    pub versions: VersionRange,
+}
+
+/// Any request to a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// See [`VoteRequest`].
@@ -168,9 +357,39 @@ pub enum Request {
     EndQuorumEpoch(EndQuorumEpochRequest),
     /// See [`FetchRequest`].
     Fetch(FetchRequest),
+    /// See [`FetchSnapshotRequest`].
+    FetchSnapshot(FetchSnapshotRequest),
+    /// See [`DescribeQuorumRequest`].
+    DescribeQuorum(DescribeQuorumRequest),
+    /// See [`AddRaftVoterRequest`].
+    AddRaftVoter(AddRaftVoterRequest),
+    /// See [`RemoveRaftVoterRequest`].
+    RemoveRaftVoter(RemoveRaftVoterRequest),
+    /// See [`UpdateRaftVoterRequest`].
+    UpdateRaftVoter(UpdateRaftVoterRequest),
+    /// See [`ApiVersionsRequest`].
+    ApiVersions(ApiVersionsRequest),
 }
 
-/// Any response between replicas.
+impl Request {
+    /// Cluster of the sender.
+    pub fn cluster_id(&self) -> &str {
+        match self {
+            Self::Vote(request) => &request.cluster_id,
+            Self::BeginQuorumEpoch(request) => &request.cluster_id,
+            Self::EndQuorumEpoch(request) => &request.cluster_id,
+            Self::Fetch(request) => &request.cluster_id,
+            Self::FetchSnapshot(request) => &request.cluster_id,
+            Self::DescribeQuorum(request) => &request.cluster_id,
+            Self::AddRaftVoter(request) => &request.cluster_id,
+            Self::RemoveRaftVoter(request) => &request.cluster_id,
+            Self::UpdateRaftVoter(request) => &request.cluster_id,
+            Self::ApiVersions(request) => &request.cluster_id,
+        }
+    }
+}
+
+/// Any answer of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
     /// Answers a vote.
@@ -181,4 +400,33 @@ pub enum Response {
     EndQuorumEpoch(QuorumEpochResponse),
     /// Answers a fetch.
     Fetch(FetchResponse),
+    /// Answers a fetch of a snapshot.
+    FetchSnapshot(FetchSnapshotResponse),
+    /// Describes the quorum.
+    DescribeQuorum(DescribeQuorumResponse),
+    /// Answers the addition of a voter.
+    AddRaftVoter(VoterChangeResponse),
+    /// Answers the removal of a voter.
+    RemoveRaftVoter(VoterChangeResponse),
+    /// Answers the update of a voter.
+    UpdateRaftVoter(VoterChangeResponse),
+    /// Says who answers, and what it supports.
+    ApiVersions(ApiVersionsResponse),
+}
+
+impl Response {
+    /// Outcome of the request.
+    pub fn error(&self) -> ErrorCode {
+        match self {
+            Self::Vote(response) => response.error,
+            Self::BeginQuorumEpoch(response) | Self::EndQuorumEpoch(response) => response.error,
+            Self::Fetch(response) => response.error,
+            Self::FetchSnapshot(response) => response.error,
+            Self::DescribeQuorum(response) => response.error,
+            Self::AddRaftVoter(response)
+            | Self::RemoveRaftVoter(response)
+            | Self::UpdateRaftVoter(response) => response.error,
+            Self::ApiVersions(response) => response.error,
+        }
+    }
 }

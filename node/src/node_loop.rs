@@ -291,12 +291,14 @@ impl<D: Disk> NodeLoop<D> {
                 }
                 Effect::Send {
                     peer,
+                    endpoint,
                     correlation,
                     request,
                 } => {
                     self.release(
                         Departure::Send {
                             peer,
+                            endpoint,
                             correlation,
                             request,
                         },
@@ -321,6 +323,12 @@ impl<D: Disk> NodeLoop<D> {
                         ticket,
                         response: Response::Fetch(response),
                     });
+                }
+                Effect::ReplyFetchSnapshot { .. }
+                | Effect::StoreSnapshotChunk { .. }
+                | Effect::InstallSnapshot(_)
+                | Effect::AbandonSnapshot(_) => {
+                    unreachable!("the core does not use snapshots yet")
                 }
                 Effect::Proposed { ticket, offset } => self.note_proposed(ticket, offset, outbox),
                 Effect::Refused { ticket, refusal } => self.refuse(ticket, refusal, outbox),
@@ -348,7 +356,7 @@ impl<D: Disk> NodeLoop<D> {
         let votes_for_another = state.leader.is_none()
             && state
                 .voted_for
-                .is_some_and(|voted_for| voted_for != self.replica.id());
+                .is_some_and(|voted_for| voted_for.id != self.replica.id());
         if votes_for_another && self.has(Bug::VoteNoFsync) {
             return self.storage.persist_unsynced(state);
         }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -102,19 +101,21 @@ struct Bench {
 impl Bench {
     fn start(directory: &Path, voter_count: i32, bug: Option<Bug>) -> Self {
         let configuration = Configuration {
-            id: ME,
-            cluster_id: "test".into(),
-            voters: (1..=voter_count).map(NodeId).collect::<BTreeSet<_>>(),
-            timers: Timers {
-                election_timeout_ns: 1000 * MS,
-                fetch_timeout_ns: 2000 * MS,
-                election_backoff_max_ns: 1000 * MS,
-                fetch_max_wait_ns: 500 * MS,
-                request_timeout_ns: 2000 * MS,
-                retry_backoff_ns: 20 * MS,
-            },
-            random_seed: 7,
             bug,
+            ..Configuration::of_static_voters(
+                ME,
+                "test",
+                (1..=voter_count).map(NodeId).collect(),
+                Timers {
+                    election_timeout_ns: 1000 * MS,
+                    fetch_timeout_ns: 2000 * MS,
+                    election_backoff_max_ns: 1000 * MS,
+                    fetch_max_wait_ns: 500 * MS,
+                    request_timeout_ns: 2000 * MS,
+                    retry_backoff_ns: 20 * MS,
+                },
+                7,
+            )
         };
         let mut outbox = Collected::default();
         let disk = PowerCutDisk {
@@ -169,8 +170,8 @@ impl Bench {
     fn vote(&mut self, candidate: NodeId, epoch: i32) -> bool {
         let departures = self.peer(Request::Vote(VoteRequest {
             cluster_id: "test".into(),
-            voter_id: ME,
-            replica_id: candidate,
+            voter: ME.into(),
+            replica: candidate.into(),
             replica_epoch: Epoch(epoch),
             last_epoch: Epoch(epoch - 1),
             last_offset: Offset(1_000),
@@ -197,6 +198,7 @@ impl Bench {
             for departure in std::mem::take(&mut sent) {
                 let Departure::Send {
                     peer: PEER,
+                    endpoint: _,
                     correlation,
                     request: Request::Vote(vote),
                 } = departure
@@ -208,6 +210,7 @@ impl Bench {
                     leader_id: None,
                     leader_epoch: vote.replica_epoch,
                     vote_granted: true,
+                    leader_endpoint: None,
                 };
                 sent.extend(self.answer(correlation, Response::Vote(response)));
             }
@@ -218,7 +221,7 @@ impl Bench {
     fn fetch_all(&mut self, read_round: u64) -> Vec<Departure> {
         self.peer(Request::Fetch(FetchRequest {
             cluster_id: "test".into(),
-            replica_id: PEER,
+            replica: PEER.into(),
             current_leader_epoch: self.node.epoch(),
             fetch_offset: self.node.describe().log_end,
             last_fetched_epoch: self.node.epoch(),
@@ -275,9 +278,10 @@ fn the_next_durable_change_takes_an_unsynced_vote_along() {
 fn announcement(epoch: i32) -> BeginQuorumEpochRequest {
     BeginQuorumEpochRequest {
         cluster_id: "test".into(),
-        voter_id: ME,
+        voter: ME.into(),
         leader_id: PEER,
         leader_epoch: Epoch(epoch),
+        leader_endpoint: None,
     }
 }
 
@@ -285,6 +289,7 @@ fn sent_fetch(departures: &[Departure]) -> Option<(Correlation, Offset)> {
     departures.iter().find_map(|departure| match departure {
         Departure::Send {
             peer: PEER,
+            endpoint: _,
             correlation,
             request: Request::Fetch(fetch),
         } => Some((*correlation, fetch.fetch_offset)),
@@ -313,6 +318,8 @@ fn an_acknowledged_record_is_gone_if_a_follower_does_not_sync() {
             diverging_epoch: None,
             read_round: 0,
             batches: vec![Batch::build(Offset(0), Epoch(5), 0, false, &[record])],
+            leader_endpoint: None,
+            snapshot_id: None,
         };
         let departures = bench.answer(correlation, Response::Fetch(response));
         assert_eq!(

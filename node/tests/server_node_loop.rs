@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -23,19 +22,21 @@ const MILLISECOND: u64 = 1_000_000;
 
 fn configuration(voters: i32, bug: Option<Bug>) -> Configuration {
     Configuration {
-        id: NodeId(1),
-        cluster_id: "test".into(),
-        voters: (1..=voters).map(NodeId).collect::<BTreeSet<_>>(),
-        timers: Timers {
-            election_timeout_ns: 1000 * MILLISECOND,
-            fetch_timeout_ns: 2000 * MILLISECOND,
-            election_backoff_max_ns: 1000 * MILLISECOND,
-            fetch_max_wait_ns: 500 * MILLISECOND,
-            request_timeout_ns: 2000 * MILLISECOND,
-            retry_backoff_ns: 20 * MILLISECOND,
-        },
-        random_seed: 7,
         bug,
+        ..Configuration::of_static_voters(
+            NodeId(1),
+            "test",
+            (1..=voters).map(NodeId).collect(),
+            Timers {
+                election_timeout_ns: 1000 * MILLISECOND,
+                fetch_timeout_ns: 2000 * MILLISECOND,
+                election_backoff_max_ns: 1000 * MILLISECOND,
+                fetch_max_wait_ns: 500 * MILLISECOND,
+                request_timeout_ns: 2000 * MILLISECOND,
+                retry_backoff_ns: 20 * MILLISECOND,
+            },
+            7,
+        )
     }
 }
 
@@ -233,6 +234,7 @@ impl Bench {
             for departure in std::mem::take(&mut sent) {
                 if let Departure::Send {
                     peer: NodeId(2),
+                    endpoint: _,
                     correlation,
                     request: Request::Vote(vote),
                 } = departure
@@ -256,6 +258,7 @@ impl Bench {
             leader_id: None,
             leader_epoch: vote.replica_epoch,
             vote_granted: true,
+            leader_endpoint: None,
         };
         let answer = PeerAnswer::Response(Response::Vote(response));
         self.process(vec![Arrival::PeerAnswer {
@@ -269,7 +272,7 @@ impl Bench {
     fn fetch(&mut self, replica: i32, epoch: Epoch, last: Epoch, from: Offset) -> Vec<Departure> {
         self.peer(Request::Fetch(FetchRequest {
             cluster_id: "test".into(),
-            replica_id: NodeId(replica),
+            replica: NodeId(replica).into(),
             current_leader_epoch: epoch,
             fetch_offset: from,
             last_fetched_epoch: last,
@@ -372,7 +375,7 @@ fn many_large_commands_become_several_batches() {
     let mut bench = single(directory.path());
     let text = "x".repeat(60_000);
     let replies = bench.ask((0..200).map(|at| write("a", json!([at, text]))).collect());
-    let offsets: BTreeSet<_> = replies.into_iter().map(offset).collect();
+    let offsets: std::collections::BTreeSet<_> = replies.into_iter().map(offset).collect();
     assert_eq!(offsets.len(), 200);
     assert_eq!(value(bench.ask_one(read("a"))), json!([199, text]));
     let appends = bench
@@ -495,8 +498,8 @@ fn lost_leadership_leaves_writes_unknown_and_refuses_reads() {
     assert_eq!(bench.ask(vec![write("a", 1), read("a")]), [None, None]);
     let departures = bench.peer(Request::Vote(VoteRequest {
         cluster_id: "test".into(),
-        voter_id: NodeId(1),
-        replica_id: NodeId(3),
+        voter: NodeId(1).into(),
+        replica: NodeId(3).into(),
         replica_epoch: epoch,
         last_epoch: Epoch(0),
         last_offset: Offset(0),

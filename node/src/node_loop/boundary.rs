@@ -45,6 +45,8 @@ pub enum Departure {
     Send {
         /// To whom.
         peer: NodeId,
+        /// Base URL where it listens, as far as the protocol knows.
+        endpoint: Option<String>,
         /// Names the request.
         correlation: Correlation,
         /// What to send.

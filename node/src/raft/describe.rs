@@ -46,10 +46,10 @@ impl Replica {
     /// What this replica knows about its quorum.
     pub fn describe(&self) -> QuorumDescription {
         let voters = self
-            .configuration
-            .voters
-            .iter()
-            .map(|&id| self.describe_voter(id))
+            .voter_history
+            .latest()
+            .ids()
+            .map(|id| self.describe_voter(id))
             .collect();
         QuorumDescription {
             id: self.id(),
@@ -59,7 +59,7 @@ impl Replica {
             high_watermark: self.high_watermark(),
             log_end: self.log_end(),
             log_end_epoch: self.log.last_epoch(),
-            voted_for: self.quorum_state.voted_for,
+            voted_for: self.quorum_state.voted_for.map(|voted_for| voted_for.id),
             voters,
         }
     }

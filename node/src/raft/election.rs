@@ -1,9 +1,10 @@
 //! Owns the tally of one election or pre-election.
 //! Never decides what winning or losing leads to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ids::NodeId;
+use crate::voters::VoterSet;
 
 /// Answers of the voters to one election.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +15,10 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// An election in which only the nominee itself has voted yet.
-    pub(crate) fn new(voters: &BTreeSet<NodeId>, nominee: NodeId) -> Self {
+    pub(crate) fn new(voters: &VoterSet, nominee: NodeId) -> Self {
         let answers = voters
-            .iter()
-            .map(|&voter| (voter, (voter == nominee).then_some(true)))
+            .ids()
+            .map(|voter| (voter, (voter == nominee).then_some(true)))
             .collect();
         Self { answers }
     }

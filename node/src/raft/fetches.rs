@@ -57,7 +57,7 @@ impl Replica {
             ErrorCode::UnknownLeaderEpoch
         } else if !matches!(self.role, RoleState::Leader(_)) {
             ErrorCode::NotLeaderOrFollower
-        } else if request.replica_id == self.id() {
+        } else if request.replica.id == self.id() {
             ErrorCode::UnknownServerError
         } else {
             ErrorCode::None
@@ -169,6 +169,8 @@ impl Replica {
             diverging_epoch: None,
             read_round: self.newest_round(),
             batches: Vec::new(),
+            leader_endpoint: None,
+            snapshot_id: None,
         }
     }
 }

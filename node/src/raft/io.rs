@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
-use crate::ids::{Epoch, NodeId, Offset};
-use crate::message::{FetchResponse, Request, Response};
+use crate::control_record::ControlRecord;
+use crate::ids::{DirectoryId, Epoch, NodeId, Offset, ReplicaKey, SnapshotId};
+use crate::message::{FetchResponse, FetchSnapshotResponse, Request, Response};
 use crate::mutants::Bug;
 use crate::trace::Traced;
+use crate::voters::VoterSet;
 
 /// State of a replica (KIP-595, KIP-996). Whether it is a voter is a separate matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,10 +36,22 @@ pub enum Role {
 pub struct Configuration {
     /// This replica.
     pub id: NodeId,
+    /// Its data directory.
+    pub directory_id: Option<DirectoryId>,
     /// The cluster; requests of other clusters are refused.
     pub cluster_id: String,
-    /// All voters.
-    pub voters: BTreeSet<NodeId>,
+    /// Voters that are configured and cannot change (kraft.version 0). Empty where the voters are
+    /// in the log, or still have to be learned from it (kraft.version 1, KIP-853).
+    pub voters: VoterSet,
+    /// Replicas besides the voters that may be asked who leads (Kafka's bootstrap servers).
+    pub bootstrap: BTreeSet<NodeId>,
+    /// Base URL where this replica listens, as voters in the log announce it.
+    pub endpoint: Option<String>,
+    /// Whether an observer may become a voter later, and therefore makes its log durable before it
+    /// acknowledges it (KAFKA-17332).
+    pub can_become_voter: bool,
+    /// Whether an observer asks by itself to become a voter (`controller.quorum.auto.join.enable`).
+    pub auto_join: bool,
     /// Protocol timers.
     pub timers: Timers,
     /// Seed of the election timeouts.
@@ -47,6 +61,37 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// A replica among voters that are configured and cannot change (kraft.version 0).
+    pub fn of_static_voters(
+        id: NodeId,
+        cluster_id: impl Into<String>,
+        voters: VoterSet,
+        timers: Timers,
+        random_seed: u64,
+    ) -> Self {
+        Self {
+            id,
+            directory_id: None,
+            cluster_id: cluster_id.into(),
+            voters,
+            bootstrap: BTreeSet::new(),
+            endpoint: None,
+            can_become_voter: true,
+            auto_join: false,
+            timers,
+            random_seed,
+            bug: None,
+        }
+    }
+
+    /// Who this replica is.
+    pub fn key(&self) -> ReplicaKey {
+        ReplicaKey {
+            id: self.id,
+            directory_id: self.directory_id,
+        }
+    }
+
     /// Whether this deliberate mistake is switched on.
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
@@ -79,7 +124,7 @@ pub struct QuorumState {
     /// Leader of that epoch, once known.
     pub leader: Option<NodeId>,
     /// Vote given in that epoch.
-    pub voted_for: Option<NodeId>,
+    pub voted_for: Option<ReplicaKey>,
 }
 
 /// Where an epoch starts in the log.
@@ -104,6 +149,40 @@ pub struct Recovered {
     pub epochs: Vec<EpochStart>,
     /// Bytes of a torn tail that were cut off.
     pub truncated_bytes: u64,
+    /// All snapshots, ascending; the first one ends at `log_start` unless that is 0.
+    pub snapshots: Vec<StoredSnapshot>,
+    /// What the newest snapshot says of the voters. Only that of the bootstrap snapshot is not
+    /// committed.
+    pub snapshot_voters: Option<RecordedVoters>,
+    /// The records of the log that change the voters or the protocol version, ascending.
+    pub control_records: Vec<(Offset, ControlRecord)>,
+}
+
+/// A snapshot that is durable here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredSnapshot {
+    /// Its name.
+    pub id: SnapshotId,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// Voters as a snapshot records them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedVoters {
+    /// `kraft.version` in force.
+    pub kraft_version: u16,
+    /// The voters.
+    pub voters: VoterSet,
+}
+
+/// What a snapshot that ends at some offset must say besides the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotPlan {
+    /// How it is named.
+    pub id: SnapshotId,
+    /// The voters just before its end offset; `None` under kraft.version 0.
+    pub voters: Option<RecordedVoters>,
 }
 
 /// Names the sender of a request that waits for exactly one answer.
@@ -162,6 +241,32 @@ pub enum Input {
         /// Log end offset.
         log_end: Offset,
     },
+    /// The snapshot of [`Effect::InstallSnapshot`] is durable, the log is empty and starts at its end.
+    SnapshotInstalled {
+        /// The snapshot.
+        snapshot: StoredSnapshot,
+        /// What it says of the voters.
+        voters: Option<RecordedVoters>,
+        /// Hash of the state in it.
+        digest: u64,
+    },
+    /// What was downloaded is not the snapshot that [`Effect::InstallSnapshot`] names, and is gone.
+    SnapshotRefused {
+        /// The snapshot.
+        id: SnapshotId,
+    },
+    /// A snapshot of the state machine is durable. It was made by a [`SnapshotPlan`].
+    SnapshotFrozen {
+        /// The snapshot.
+        snapshot: StoredSnapshot,
+        /// Hash of the state in it.
+        digest: u64,
+    },
+    /// The log below was deleted, and with it all snapshots that end below. A snapshot ends here.
+    LogStartAdvanced {
+        /// First offset of the log.
+        log_start: Offset,
+    },
     /// The process is about to stop: a leader resigns, all others stand down.
     Shutdown,
 }
@@ -204,6 +309,9 @@ pub enum Effect {
     Send {
         /// To whom.
         peer: NodeId,
+        /// Base URL where it listens, as far as the protocol knows; what a process was configured
+        /// with goes first.
+        endpoint: Option<String>,
         /// Names the request.
         correlation: Correlation,
         /// What to send.
@@ -227,6 +335,29 @@ pub enum Effect {
         /// Return whole batches up to this many bytes, but at least one.
         max_bytes: u64,
     },
+    /// Answer a fetch of a snapshot with its bytes from the response's position on.
+    ReplyFetchSnapshot {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// The answer, with `bytes` still empty.
+        response: FetchSnapshotResponse,
+        /// How many bytes to return at most.
+        max_bytes: u64,
+    },
+    /// Store a piece of a snapshot. Position 0 begins the download anew, whatever was there.
+    StoreSnapshotChunk {
+        /// The snapshot.
+        id: SnapshotId,
+        /// Where the bytes belong: right behind those stored before.
+        position_bytes: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The download is complete: make it durable, let the log start anew at its end, and load it.
+    /// Must come back at once as [`Input::SnapshotInstalled`] or [`Input::SnapshotRefused`].
+    InstallSnapshot(SnapshotId),
+    /// Remove what was downloaded so far.
+    AbandonSnapshot(SnapshotId),
     /// The command of this ticket is in the log; its outcome is known once it is committed, and
     /// unknown if leadership ends before.
     Proposed {

@@ -17,11 +17,13 @@ mod requests;
 mod role;
 mod startup;
 mod timers;
+mod voter_history;
 mod votes;
 
 pub use describe::{QuorumDescription, VoterDescription};
 pub use io::{
     Configuration, Correlation, Effect, EpochStart, Input, PeerAnswer, ProposalRefusal,
-    QuorumState, Recovered, Refusal, Role, Ticket, Timers,
+    QuorumState, RecordedVoters, Recovered, Refusal, Role, SnapshotPlan, StoredSnapshot, Ticket,
+    Timers,
 };
 pub use replica::Replica;

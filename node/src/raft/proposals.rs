@@ -114,7 +114,7 @@ impl Replica {
         let (RoleState::Leader(leader), Some(read_offset)) = (&mut self.role, known) else {
             return;
         };
-        let confirmed = leader.reads.take_confirmed(&self.configuration.voters, id);
+        let confirmed = leader.reads.take_confirmed(self.voter_history.latest(), id);
         self.release_reads(confirmed, read_offset);
     }
 

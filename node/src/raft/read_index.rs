@@ -5,10 +5,11 @@
 //! responses and echo it in their next fetch. An echo of round `r` or later proves that its sender
 //! followed this leader at a moment after every read of round `r` had arrived.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Ticket;
 use crate::ids::NodeId;
+use crate::voters::VoterSet;
 
 /// Reads waiting for their round, and how far each voter has echoed.
 #[derive(Debug, Clone, Default)]
@@ -40,19 +41,15 @@ impl ReadIndex {
     }
 
     /// Takes the reads whose round a majority of `voters` has echoed; the leader echoes itself.
-    pub(crate) fn take_confirmed(
-        &mut self,
-        voters: &BTreeSet<NodeId>,
-        leader: NodeId,
-    ) -> Vec<Ticket> {
-        let echo_of = |voter: &NodeId| {
-            if *voter == leader {
+    pub(crate) fn take_confirmed(&mut self, voters: &VoterSet, leader: NodeId) -> Vec<Ticket> {
+        let echo_of = |voter: NodeId| {
+            if voter == leader {
                 self.newest_round
             } else {
-                self.echoed.get(voter).copied().unwrap_or(0)
+                self.echoed.get(&voter).copied().unwrap_or(0)
             }
         };
-        let mut echoes: Vec<u64> = voters.iter().map(echo_of).collect();
+        let mut echoes: Vec<u64> = voters.ids().map(echo_of).collect();
         echoes.sort_unstable_by(|left, right| right.cmp(left));
         let confirmed = echoes.get(echoes.len() / 2).copied().unwrap_or(0);
         let still_waiting = self
@@ -77,7 +74,7 @@ impl ReadIndex {
 mod tests {
     use super::*;
 
-    fn voters(count: i32) -> BTreeSet<NodeId> {
+    fn voters(count: i32) -> VoterSet {
         (1..=count).map(NodeId).collect()
     }
 

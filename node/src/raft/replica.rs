@@ -7,6 +7,7 @@ use super::peers::{Asked, Peers};
 use super::role::{self, Candidate, Follower, Leader, Resigned, RoleState, Unattached};
 use super::startup::{InitialRole, initial_role};
 use super::timers::{NEVER_NS, Random, after};
+use super::voter_history::VoterHistory;
 use super::{
     Configuration, Effect, Input, ProposalRefusal, QuorumState, Recovered, Refusal, Role, Ticket,
 };
@@ -24,6 +25,7 @@ use crate::trace::{TraceEvent, Traced, name};
 #[derive(Debug)]
 pub struct Replica {
     pub(super) configuration: Configuration,
+    pub(super) voter_history: VoterHistory,
     pub(super) random: Random,
     /// What the quorum-state file holds.
     pub(super) quorum_state: QuorumState,
@@ -50,13 +52,14 @@ impl Replica {
         now_ns: u64,
     ) -> (Self, Vec<Effect>) {
         let id = configuration.id;
+        let voter_history = VoterHistory::recover(&configuration, &recovered);
+        let voters = voter_history.latest();
         assert!(
-            configuration.voters.contains(&id),
-            "{id} must be one of the voters {:?}",
-            configuration.voters
+            voters.contains(&configuration.key()),
+            "{id} must be one of the voters {voters:?}"
         );
         let (quorum_state, initial) =
-            initial_role(&recovered, id, &configuration.voters, configuration.bug);
+            initial_role(&recovered, configuration.key(), voters, configuration.bug);
         let mut random = Random::new(configuration.random_seed);
         let timers = configuration.timers;
         let election_deadline_ns = after(now_ns, random.election_timeout_ns(&timers));
@@ -64,29 +67,23 @@ impl Replica {
             InitialRole::Unattached => RoleState::Unattached(Unattached {
                 election_deadline_ns,
             }),
-            InitialRole::Candidate | InitialRole::Reelected => RoleState::Candidate(
-                Candidate::new(&configuration.voters, id, election_deadline_ns),
-            ),
+            InitialRole::Candidate | InitialRole::Reelected => {
+                RoleState::Candidate(Candidate::new(voters, id, election_deadline_ns))
+            }
             InitialRole::Follower { leader } => {
                 let fetch_deadline_ns = after(now_ns, timers.fetch_timeout_ns);
                 RoleState::Follower(Follower::new(leader, fetch_deadline_ns))
             }
-            InitialRole::Resigned => RoleState::Resigned(Resigned::new(
-                &configuration.voters,
-                id,
-                Vec::new(),
-                election_deadline_ns,
-            )),
+            InitialRole::Resigned => {
+                RoleState::Resigned(Resigned::new(voters, id, Vec::new(), election_deadline_ns))
+            }
         };
-        let others = configuration
-            .voters
-            .iter()
-            .copied()
-            .filter(|&voter| voter != id);
+        let others = voters.ids().filter(|&voter| voter != id);
         let peers = Peers::new(others, timers.request_timeout_ns, timers.retry_backoff_ns);
         let epochs = EpochCache::new(recovered.epochs.clone());
         let mut replica = Self {
             configuration,
+            voter_history,
             random,
             quorum_state,
             log: LogView::new(recovered.log_start, recovered.log_end, epochs),
@@ -101,7 +98,7 @@ impl Replica {
         replica.report_start(&recovered);
         if initial == InitialRole::Reelected {
             replica.become_leader(Vec::new());
-        } else if replica.configuration.voters.len() == 1 && initial != InitialRole::Candidate {
+        } else if replica.voter_history.latest().len() == 1 && initial != InitialRole::Candidate {
             replica.become_prospective("the only voter");
         }
         replica.poll();
@@ -120,7 +117,7 @@ impl Replica {
             log_start: self.log.start(),
             log_end: self.log.end(),
             last_epoch: self.log.last_epoch(),
-            voted_for: found.voted_for.map(name),
+            voted_for: found.voted_for.map(|voted_for| name(voted_for.id)),
             leader: found.leader.map(name),
             truncated_bytes: recovered.truncated_bytes,
         });
@@ -154,6 +151,12 @@ impl Replica {
             } => self.on_propose(timestamp_ms, commands),
             Input::Read { tickets } => self.on_read(tickets),
             Input::Flushed { log_end } => self.on_flushed(log_end),
+            Input::SnapshotInstalled { .. }
+            | Input::SnapshotRefused { .. }
+            | Input::SnapshotFrozen { .. }
+            | Input::LogStartAdvanced { .. } => {
+                unreachable!("no snapshot was asked for")
+            }
             Input::Shutdown => self.on_shutdown(),
         }
         self.poll();
@@ -163,7 +166,7 @@ impl Replica {
     /// When [`Input::Tick`] is due even if nothing else happens; `u64::MAX` for never.
     pub fn next_deadline_ns(&self) -> u64 {
         let role_deadline_ns = match &self.role {
-            RoleState::Leader(leader) => leader.next_deadline_ns(self.configuration.voters.len()),
+            RoleState::Leader(leader) => leader.next_deadline_ns(self.voter_history.latest().len()),
             // Standing down: only what an outgoing leader still has to say is sent.
             RoleState::Resigned(_) if self.shutting_down => NEVER_NS,
             _ if self.shutting_down => return NEVER_NS,
@@ -277,7 +280,7 @@ impl Replica {
             && (previous.epoch, previous.voted_for) != (next.epoch, next.voted_for)
         {
             self.trace(TraceEvent::VotePersisted {
-                candidate: name(candidate),
+                candidate: name(candidate.id),
             });
         }
     }
@@ -351,11 +354,19 @@ impl Replica {
 
     pub(super) fn send(&mut self, peer: NodeId, asked: Asked, request: Request) {
         let correlation = self.peers.note_sent(self.now_ns, peer, asked);
+        let endpoint = self.endpoint_of(peer);
         self.effect(Effect::Send {
             peer,
+            endpoint,
             correlation,
             request,
         });
+    }
+
+    /// Where the protocol knows `id` to listen.
+    pub(super) fn endpoint_of(&self, id: NodeId) -> Option<String> {
+        let voter = self.voter_history.latest().get(id)?;
+        voter.endpoint.clone()
     }
 
     pub(super) fn append(&mut self, batch: Batch) {

@@ -5,25 +5,23 @@ use super::role::RoleState;
 use super::timers::after;
 use super::votes::{Question, Standing, grants, is_up_to_date};
 use super::{Effect, QuorumState, Replica, Ticket};
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 use crate::message::{
-    BeginQuorumEpochRequest, EndQuorumEpochRequest, ErrorCode, FetchResponse, QuorumEpochResponse,
-    Request, Response, VoteRequest, VoteResponse,
+    ApiVersionsResponse, BeginQuorumEpochRequest, DescribeQuorumResponse, EndQuorumEpochRequest,
+    ErrorCode, FetchResponse, FetchSnapshotResponse, QuorumEpochResponse, Request, Response,
+    VoteRequest, VoteResponse, VoterChangeResponse,
 };
 use crate::mutants::Bug;
+use crate::voters::VersionRange;
 
 impl Replica {
     pub(super) fn on_request(&mut self, ticket: Ticket, request: Request) {
-        let cluster_id = match &request {
-            Request::Vote(request) => &request.cluster_id,
-            Request::BeginQuorumEpoch(request) => &request.cluster_id,
-            Request::EndQuorumEpoch(request) => &request.cluster_id,
-            Request::Fetch(request) => &request.cluster_id,
-        };
+        let cluster_id = request.cluster_id();
         // An absent id is accepted, as in Kafka (KAFKA-12440).
-        let foreign = !cluster_id.is_empty() && *cluster_id != self.configuration.cluster_id;
+        let foreign = !cluster_id.is_empty() && cluster_id != self.configuration.cluster_id;
         if foreign && !self.configuration.has(Bug::ClusterIdSkip) {
-            let response = other_cluster(&request);
+            // Says nothing about this cluster's epochs, which mean nothing in the sender's.
+            let response = refusal(&request, ErrorCode::InconsistentClusterId, None, Epoch(0));
             return self.effect(Effect::Reply { ticket, response });
         }
         let response = match request {
@@ -38,6 +36,7 @@ impl Replica {
                     leader_id: self.quorum_state.leader,
                     leader_epoch: self.epoch(),
                     vote_granted,
+                    leader_endpoint: None,
                 })
             }
             Request::BeginQuorumEpoch(request) => {
@@ -48,6 +47,21 @@ impl Replica {
                 let outcome = self.receive_end_quorum_epoch(&request);
                 Response::EndQuorumEpoch(self.quorum_epoch_response(outcome))
             }
+            Request::ApiVersions(_) => Response::ApiVersions(ApiVersionsResponse {
+                error: ErrorCode::None,
+                replica: self.configuration.key(),
+                versions: VersionRange::SUPPORTED,
+            }),
+            Request::FetchSnapshot(_)
+            | Request::DescribeQuorum(_)
+            | Request::AddRaftVoter(_)
+            | Request::RemoveRaftVoter(_)
+            | Request::UpdateRaftVoter(_) => refusal(
+                &request,
+                ErrorCode::UnsupportedVersion,
+                self.quorum_state.leader,
+                self.epoch(),
+            ),
         };
         self.effect(Effect::Reply { ticket, response });
     }
@@ -57,6 +71,7 @@ impl Replica {
             error: outcome.err().unwrap_or(ErrorCode::None),
             leader_id: self.quorum_state.leader,
             leader_epoch: self.epoch(),
+            leader_endpoint: None,
         }
     }
 
@@ -72,18 +87,18 @@ impl Replica {
         if request.last_offset.0 < 0 || request.last_epoch.0 < 0 || impossible_log {
             return Err(ErrorCode::InvalidRequest);
         }
-        self.check_sender(request.replica_id, epoch)?;
+        self.check_sender(request.replica.id, epoch)?;
         let ignored = request.pre_vote && self.configuration.has(Bug::PreVoteNoEpochAdopt);
         if epoch > self.epoch() && !ignored {
             // Even for a pre-vote: without it, a group that lags behind would never learn the epoch.
             self.adopt_epoch(epoch, None, "vote request of a later epoch");
         }
-        if request.voter_id != self.id() {
+        if !request.voter.accepts(&self.configuration.key()) {
             return Err(ErrorCode::InvalidVoterKey);
         }
         let candidate_log = (request.last_epoch, request.last_offset);
         let question = Question {
-            candidate: request.replica_id,
+            candidate: request.replica,
             pre_vote: request.pre_vote,
             log_is_up_to_date: self.finds_up_to_date(candidate_log),
             voted_for: self.quorum_state.voted_for,
@@ -91,7 +106,7 @@ impl Replica {
         };
         let granted = grants(self.standing(), question);
         if granted && !request.pre_vote && self.quorum_state.voted_for.is_none() {
-            self.vote_for(request.replica_id);
+            self.vote_for(request.replica);
         }
         Ok(granted)
     }
@@ -122,7 +137,7 @@ impl Replica {
     }
 
     /// Gives the vote of this epoch away; the timer starts anew to give the candidate its time.
-    fn vote_for(&mut self, candidate: NodeId) {
+    fn vote_for(&mut self, candidate: ReplicaKey) {
         let quorum_state = QuorumState {
             voted_for: Some(candidate),
             ..self.quorum_state
@@ -142,7 +157,7 @@ impl Replica {
     ) -> Result<(), ErrorCode> {
         self.check_leader(request.leader_id, request.leader_epoch)?;
         self.learn_leader(Some(request.leader_id), request.leader_epoch);
-        if request.voter_id != self.id() {
+        if !request.voter.accepts(&self.configuration.key()) {
             return Err(ErrorCode::InvalidVoterKey);
         }
         if self.configuration.has(Bug::BeginResetsFetchTimer) {
@@ -231,20 +246,33 @@ impl Replica {
     }
 }
 
-/// Says nothing about this cluster's epochs, which mean nothing in the sender's.
-fn other_cluster(request: &Request) -> Response {
-    let error = ErrorCode::InconsistentClusterId;
-    let (leader_id, leader_epoch) = (None, Epoch(0));
+/// The answer that says no more than why not, and who leads.
+pub(super) fn refusal(
+    request: &Request,
+    error: ErrorCode,
+    leader_id: Option<NodeId>,
+    leader_epoch: Epoch,
+) -> Response {
+    let leader_endpoint = None;
     let quorum_epoch = QuorumEpochResponse {
         error,
         leader_id,
         leader_epoch,
+        leader_endpoint: None,
+    };
+    let voter_change = VoterChangeResponse {
+        error,
+        message: String::new(),
+        leader_id,
+        leader_epoch,
+        leader_endpoint: None,
     };
     match request {
         Request::Vote(_) => Response::Vote(VoteResponse {
             error,
             leader_id,
             leader_epoch,
+            leader_endpoint,
             vote_granted: false,
         }),
         Request::BeginQuorumEpoch(_) => Response::BeginQuorumEpoch(quorum_epoch),
@@ -253,11 +281,40 @@ fn other_cluster(request: &Request) -> Response {
             error,
             leader_id,
             leader_epoch,
+            leader_endpoint,
             high_watermark: None,
             log_start_offset: Offset(0),
             diverging_epoch: None,
+            snapshot_id: None,
             read_round: 0,
             batches: Vec::new(),
+        }),
+        Request::FetchSnapshot(request) => Response::FetchSnapshot(FetchSnapshotResponse {
+            error,
+            leader_id,
+            leader_epoch,
+            leader_endpoint,
+            snapshot_id: request.snapshot_id,
+            size_bytes: 0,
+            position_bytes: request.position_bytes,
+            bytes: Vec::new(),
+        }),
+        Request::DescribeQuorum(_) => Response::DescribeQuorum(DescribeQuorumResponse {
+            error,
+            leader_id,
+            leader_epoch,
+            leader_endpoint,
+            high_watermark: None,
+            current_voters: Vec::new(),
+            observers: Vec::new(),
+        }),
+        Request::AddRaftVoter(_) => Response::AddRaftVoter(voter_change),
+        Request::RemoveRaftVoter(_) => Response::RemoveRaftVoter(voter_change),
+        Request::UpdateRaftVoter(_) => Response::UpdateRaftVoter(voter_change),
+        Request::ApiVersions(_) => Response::ApiVersions(ApiVersionsResponse {
+            error,
+            replica: NodeId(-1).into(),
+            versions: VersionRange::SUPPORTED,
         }),
     }
 }

@@ -1,11 +1,10 @@
 //! Owns the state in which a replica comes back, as a pure function of what survived.
 //! Never leads right away: a leader that restarts has lost its claim to its epoch (KAFKA-10527).
 
-use std::collections::BTreeSet;
-
 use super::{QuorumState, Recovered};
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{Epoch, NodeId, ReplicaKey};
 use crate::mutants::Bug;
+use crate::voters::VoterSet;
 
 /// The state to start in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +25,8 @@ pub(crate) enum InitialRole {
 /// Decides from the quorum-state file and the log, given the epoch of the last record.
 pub(crate) fn initial_role(
     recovered: &Recovered,
-    id: NodeId,
-    voters: &BTreeSet<NodeId>,
+    key: ReplicaKey,
+    voters: &VoterSet,
     bug: Option<Bug>,
 ) -> (QuorumState, InitialRole) {
     let state = recovered.quorum_state.unwrap_or_default();
@@ -44,7 +43,7 @@ pub(crate) fn initial_role(
         };
         return (state, InitialRole::Unattached);
     }
-    let led = state.leader == Some(id);
+    let led = state.leader == Some(key.id);
     if led && bug == Some(Bug::RestartAsLeader) {
         return (state, InitialRole::Reelected);
     }
@@ -57,9 +56,15 @@ pub(crate) fn initial_role(
         return (state, InitialRole::Unattached);
     }
     let role = match state.leader {
-        Some(leader) if leader == id => InitialRole::Resigned,
-        _ if state.voted_for == Some(id) && state.leader.is_none() => InitialRole::Candidate,
-        Some(leader) if voters.contains(&leader) => InitialRole::Follower { leader },
+        Some(leader) if leader == key.id => InitialRole::Resigned,
+        _ if state
+            .voted_for
+            .is_some_and(|voted_for| voted_for.accepts(&key))
+            && state.leader.is_none() =>
+        {
+            InitialRole::Candidate
+        }
+        Some(leader) if voters.contains_id(leader) => InitialRole::Follower { leader },
         _ => InitialRole::Unattached,
     };
     (state, role)
@@ -75,7 +80,7 @@ mod tests {
         let quorum_state = file.map(|(epoch, leader, vote)| QuorumState {
             epoch: Epoch(epoch),
             leader: leader.map(NodeId),
-            voted_for: vote.map(NodeId),
+            voted_for: vote.map(|id| NodeId(id).into()),
         });
         let epochs = match log_epoch {
             0 => Vec::new(),
@@ -89,8 +94,12 @@ mod tests {
             epochs,
             ..Recovered::default()
         };
-        let (state, role) =
-            initial_role(&recovered, NodeId(1), &(1..=3).map(NodeId).collect(), None);
+        let (state, role) = initial_role(
+            &recovered,
+            NodeId(1).into(),
+            &(1..=3).map(NodeId).collect(),
+            None,
+        );
         (state.epoch.0, role)
     }
 

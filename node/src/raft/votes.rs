@@ -1,7 +1,7 @@
 //! Owns who gets a vote, as a pure function of the receiver's state (KIP-595, KIP-996, KAFKA-17641).
 //! Never persists anything, and never sees requests of another epoch.
 
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 
 /// What of the receiver's state matters for a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub(crate) enum Standing {
 /// The rest of what decides: the receiver's promises in this epoch and the candidate's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
-    pub(crate) candidate: NodeId,
+    pub(crate) candidate: ReplicaKey,
     pub(crate) pre_vote: bool,
     pub(crate) log_is_up_to_date: bool,
-    pub(crate) voted_for: Option<NodeId>,
+    pub(crate) voted_for: Option<ReplicaKey>,
     pub(crate) leader: Option<NodeId>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn grants(standing: Standing, question: Question) -> bool {
     match standing {
         Standing::Unattached | Standing::Prospective => match question.voted_for {
             // The log was compared when the vote was given; the candidate only asks again.
-            Some(voted_for) => voted_for == question.candidate,
+            Some(voted_for) => voted_for.accepts(&question.candidate),
             None => question.leader.is_none() && question.log_is_up_to_date,
         },
         Standing::Candidate | Standing::Follower { .. } | Standing::Leader | Standing::Resigned => {
@@ -62,7 +62,10 @@ pub(crate) fn is_up_to_date(candidate: (Epoch, Offset), local: (Epoch, Offset)) 
 mod tests {
     use super::*;
 
-    const CANDIDATE: NodeId = NodeId(2);
+    const CANDIDATE: ReplicaKey = ReplicaKey {
+        id: NodeId(2),
+        directory_id: None,
+    };
     const OTHER: NodeId = NodeId(3);
 
     const STANDINGS: [Standing; 7] = [
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_whole_matrix() {
-        for voted_for in [None, Some(CANDIDATE), Some(OTHER)] {
+        for voted_for in [None, Some(CANDIDATE), Some(OTHER.into())] {
             for leader in [None, Some(OTHER)] {
                 for log_is_up_to_date in [false, true] {
                     let question = |pre_vote| Question {

@@ -223,6 +223,7 @@ impl Outbox for ProcessOutbox {
         match departure {
             Departure::Send {
                 peer,
+                endpoint: _,
                 correlation,
                 request,
             } => {

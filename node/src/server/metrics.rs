@@ -352,7 +352,7 @@ mod tests {
             high_watermark: Some(Offset(7)),
             log_end: Offset(9),
             log_end_epoch: Epoch(3),
-            voted_for: Some(NodeId(1)),
+            voted_for: Some(NodeId(1).into()),
             voters: vec![voter(1), voter(2)],
         };
         let state = StateDescription {

@@ -198,6 +198,7 @@ mod tests {
             leader_id: NodeId(1),
             leader_epoch: Epoch(3),
             preferred_successors: Vec::new(),
+            leader_endpoint: None,
         })
     }
 
@@ -206,6 +207,7 @@ mod tests {
             error: ErrorCode::None,
             leader_id: None,
             leader_epoch: Epoch(3),
+            leader_endpoint: None,
         })
     }
 

@@ -1,13 +1,14 @@
 //! Owns how requests and responses of replicas become bytes and back.
 //! Never sends anything; damaged bytes are an answer like any other, never a panic.
 //!
-//! Everything is JSON, except that the records of a fetch response follow its JSON part as the bytes
-//! they are stored as: `length u32 (big-endian) | JSON of that length | batch | batch | ...`.
+//! Everything is JSON, except that the records of a fetch response, and the piece of a snapshot in a
+//! fetch-snapshot response, follow its JSON part as the bytes they are stored as:
+//! `length u32 (big-endian) | JSON of that length | bytes`.
 
 use serde::de::DeserializeOwned;
 
 use crate::batch::Batch;
-use crate::message::{FetchResponse, Request, Response};
+use crate::message::{FetchResponse, FetchSnapshotResponse, Request, Response};
 
 /// Media type of JSON bodies.
 pub const JSON: &str = "application/json";
@@ -25,15 +26,33 @@ pub enum RequestKind {
     EndQuorumEpoch,
     /// A replica asks for records.
     Fetch,
+    /// A replica asks for a piece of a snapshot.
+    FetchSnapshot,
+    /// Somebody asks what the leader knows of the replicas.
+    DescribeQuorum,
+    /// Somebody wants a replica to become a voter.
+    AddRaftVoter,
+    /// Somebody wants a voter removed.
+    RemoveRaftVoter,
+    /// A voter says where it listens and what it supports.
+    UpdateRaftVoter,
+    /// A leader asks a replica who it is and what it supports.
+    ApiVersions,
 }
 
 impl RequestKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 10] = [
         Self::Vote,
         Self::BeginQuorumEpoch,
         Self::EndQuorumEpoch,
         Self::Fetch,
+        Self::FetchSnapshot,
+        Self::DescribeQuorum,
+        Self::AddRaftVoter,
+        Self::RemoveRaftVoter,
+        Self::UpdateRaftVoter,
+        Self::ApiVersions,
     ];
 
     /// The kind of a request.
@@ -43,6 +62,12 @@ impl RequestKind {
             Request::BeginQuorumEpoch(_) => Self::BeginQuorumEpoch,
             Request::EndQuorumEpoch(_) => Self::EndQuorumEpoch,
             Request::Fetch(_) => Self::Fetch,
+            Request::FetchSnapshot(_) => Self::FetchSnapshot,
+            Request::DescribeQuorum(_) => Self::DescribeQuorum,
+            Request::AddRaftVoter(_) => Self::AddRaftVoter,
+            Request::RemoveRaftVoter(_) => Self::RemoveRaftVoter,
+            Request::UpdateRaftVoter(_) => Self::UpdateRaftVoter,
+            Request::ApiVersions(_) => Self::ApiVersions,
         }
     }
 
@@ -53,6 +78,12 @@ impl RequestKind {
             Self::BeginQuorumEpoch => "/raft/begin-quorum-epoch",
             Self::EndQuorumEpoch => "/raft/end-quorum-epoch",
             Self::Fetch => "/raft/fetch",
+            Self::FetchSnapshot => "/raft/fetch-snapshot",
+            Self::DescribeQuorum => "/raft/describe-quorum",
+            Self::AddRaftVoter => "/raft/add-raft-voter",
+            Self::RemoveRaftVoter => "/raft/remove-raft-voter",
+            Self::UpdateRaftVoter => "/raft/update-raft-voter",
+            Self::ApiVersions => "/raft/api-versions",
         }
     }
 }
@@ -75,6 +106,12 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::BeginQuorumEpoch(request) => json(request),
         Request::EndQuorumEpoch(request) => json(request),
         Request::Fetch(request) => json(request),
+        Request::FetchSnapshot(request) => json(request),
+        Request::DescribeQuorum(request) => json(request),
+        Request::AddRaftVoter(request) => json(request),
+        Request::RemoveRaftVoter(request) => json(request),
+        Request::UpdateRaftVoter(request) => json(request),
+        Request::ApiVersions(request) => json(request),
     }
 }
 
@@ -88,6 +125,12 @@ pub fn decode_request(kind: RequestKind, body: &[u8]) -> Result<Request, WireErr
         RequestKind::BeginQuorumEpoch => Request::BeginQuorumEpoch(parsed(body)?),
         RequestKind::EndQuorumEpoch => Request::EndQuorumEpoch(parsed(body)?),
         RequestKind::Fetch => Request::Fetch(parsed(body)?),
+        RequestKind::FetchSnapshot => Request::FetchSnapshot(parsed(body)?),
+        RequestKind::DescribeQuorum => Request::DescribeQuorum(parsed(body)?),
+        RequestKind::AddRaftVoter => Request::AddRaftVoter(parsed(body)?),
+        RequestKind::RemoveRaftVoter => Request::RemoveRaftVoter(parsed(body)?),
+        RequestKind::UpdateRaftVoter => Request::UpdateRaftVoter(parsed(body)?),
+        RequestKind::ApiVersions => Request::ApiVersions(parsed(body)?),
     })
 }
 
@@ -99,6 +142,12 @@ pub fn encode_response(response: &Response) -> (&'static str, Vec<u8>) {
             (JSON, json(response))
         }
         Response::Fetch(response) => (OCTETS, encode_fetch(response)),
+        Response::FetchSnapshot(response) => (OCTETS, with_bytes(response, &[&response.bytes])),
+        Response::DescribeQuorum(response) => (JSON, json(response)),
+        Response::AddRaftVoter(response)
+        | Response::RemoveRaftVoter(response)
+        | Response::UpdateRaftVoter(response) => (JSON, json(response)),
+        Response::ApiVersions(response) => (JSON, json(response)),
     }
 }
 
@@ -113,37 +162,54 @@ pub fn decode_response(kind: RequestKind, body: &[u8]) -> Result<Response, WireE
         RequestKind::BeginQuorumEpoch => Response::BeginQuorumEpoch(parsed(body)?),
         RequestKind::EndQuorumEpoch => Response::EndQuorumEpoch(parsed(body)?),
         RequestKind::Fetch => Response::Fetch(decode_fetch(body)?),
+        RequestKind::FetchSnapshot => {
+            let (response, bytes) = parsed_with_bytes::<FetchSnapshotResponse>(body)?;
+            Response::FetchSnapshot(FetchSnapshotResponse {
+                bytes: bytes.to_vec(),
+                ..response
+            })
+        }
+        RequestKind::DescribeQuorum => Response::DescribeQuorum(parsed(body)?),
+        RequestKind::AddRaftVoter => Response::AddRaftVoter(parsed(body)?),
+        RequestKind::RemoveRaftVoter => Response::RemoveRaftVoter(parsed(body)?),
+        RequestKind::UpdateRaftVoter => Response::UpdateRaftVoter(parsed(body)?),
+        RequestKind::ApiVersions => Response::ApiVersions(parsed(body)?),
     })
 }
 
 fn encode_fetch(response: &FetchResponse) -> Vec<u8> {
-    let head = json(response);
-    let batch_bytes: usize = response
-        .batches
-        .iter()
-        .map(|batch| batch.bytes().len())
-        .sum();
-    let mut body = Vec::with_capacity(4 + head.len() + batch_bytes);
-    body.extend_from_slice(&(head.len() as u32).to_be_bytes());
-    body.extend_from_slice(&head);
-    for batch in &response.batches {
-        body.extend_from_slice(batch.bytes());
-    }
-    body
+    let batches: Vec<&[u8]> = response.batches.iter().map(Batch::bytes).collect();
+    with_bytes(response, &batches)
 }
 
 fn decode_fetch(body: &[u8]) -> Result<FetchResponse, WireError> {
-    let cut_off = || WireError::CutOff(body.len());
-    let (length, rest) = body.split_first_chunk::<4>().ok_or_else(cut_off)?;
-    let (head, mut rest) = rest
-        .split_at_checked(u32::from_be_bytes(*length) as usize)
-        .ok_or_else(cut_off)?;
-    let mut response: FetchResponse = parsed(head)?;
+    let (mut response, mut rest) = parsed_with_bytes::<FetchResponse>(body)?;
     while let Ok(batch) = Batch::parse(rest) {
         rest = &rest[batch.bytes().len()..];
         response.batches.push(batch);
     }
     Ok(response)
+}
+
+fn with_bytes(head: &impl serde::Serialize, tail: &[&[u8]]) -> Vec<u8> {
+    let head = json(head);
+    let tail_bytes: usize = tail.iter().map(|bytes| bytes.len()).sum();
+    let mut body = Vec::with_capacity(4 + head.len() + tail_bytes);
+    body.extend_from_slice(&(head.len() as u32).to_be_bytes());
+    body.extend_from_slice(&head);
+    for bytes in tail {
+        body.extend_from_slice(bytes);
+    }
+    body
+}
+
+fn parsed_with_bytes<T: DeserializeOwned>(body: &[u8]) -> Result<(T, &[u8]), WireError> {
+    let cut_off = || WireError::CutOff(body.len());
+    let (length, rest) = body.split_first_chunk::<4>().ok_or_else(cut_off)?;
+    let (head, rest) = rest
+        .split_at_checked(u32::from_be_bytes(*length) as usize)
+        .ok_or_else(cut_off)?;
+    Ok((parsed(head)?, rest))
 }
 
 fn json(message: &impl serde::Serialize) -> Vec<u8> {
@@ -168,8 +234,8 @@ mod tests {
         vec![
             Request::Vote(VoteRequest {
                 cluster_id: cluster_id.clone(),
-                voter_id: NodeId(1),
-                replica_id: NodeId(2),
+                voter: NodeId(1).into(),
+                replica: NodeId(2).into(),
                 replica_epoch: Epoch(3),
                 last_epoch: Epoch(2),
                 last_offset: Offset(i64::MAX),
@@ -177,19 +243,21 @@ mod tests {
             }),
             Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
                 cluster_id: cluster_id.clone(),
-                voter_id: NodeId(1),
+                voter: NodeId(1).into(),
                 leader_id: NodeId(2),
                 leader_epoch: Epoch(3),
+                leader_endpoint: None,
             }),
             Request::EndQuorumEpoch(EndQuorumEpochRequest {
                 cluster_id: cluster_id.clone(),
                 leader_id: NodeId(2),
                 leader_epoch: Epoch(3),
-                preferred_successors: vec![NodeId(3), NodeId(1)],
+                preferred_successors: vec![NodeId(3).into(), NodeId(1).into()],
+                leader_endpoint: None,
             }),
             Request::Fetch(FetchRequest {
                 cluster_id,
-                replica_id: NodeId(2),
+                replica: NodeId(2).into(),
                 current_leader_epoch: Epoch(3),
                 fetch_offset: Offset(7),
                 last_fetched_epoch: Epoch(2),
@@ -214,6 +282,8 @@ mod tests {
             }),
             read_round: 9,
             batches,
+            leader_endpoint: None,
+            snapshot_id: None,
         })
     }
 
@@ -253,12 +323,14 @@ mod tests {
             error: ErrorCode::FencedLeaderEpoch,
             leader_id: None,
             leader_epoch: Epoch(3),
+            leader_endpoint: None,
         };
         let vote_response = VoteResponse {
             error: ErrorCode::None,
             leader_id: None,
             leader_epoch: Epoch(3),
             vote_granted: true,
+            leader_endpoint: None,
         };
         for (kind, response) in [
             (RequestKind::Vote, Response::Vote(vote_response)),

@@ -87,6 +87,9 @@ impl<D: Disk> Storage<D> {
             log_end: log.log_end(),
             epochs: log.epochs(),
             truncated_bytes: found.truncated_bytes,
+            snapshots: Vec::new(),
+            snapshot_voters: None,
+            control_records: Vec::new(),
         };
         let storage = Self {
             disk,

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{DirectoryId, Epoch, NodeId, ReplicaKey};
 use crate::raft::QuorumState;
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, StorageError, read_error, write_error};
@@ -25,6 +25,8 @@ struct Line {
     leader_id: i32,
     leader_epoch: i32,
     voted_id: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    voted_directory_id: Option<DirectoryId>,
     #[serde(rename = "data_version")]
     data_version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +93,8 @@ fn encode(state: QuorumState) -> String {
     let mut line = Line {
         leader_id: id(state.leader),
         leader_epoch: state.epoch.0,
-        voted_id: id(state.voted_for),
+        voted_id: id(state.voted_for.map(|voted_for| voted_for.id)),
+        voted_directory_id: state.voted_for.and_then(|voted_for| voted_for.directory_id),
         data_version: DATA_VERSION,
         checksum: None,
     };
@@ -125,7 +128,10 @@ fn decode(bytes: &[u8]) -> Result<QuorumState, OpenError> {
     let state = QuorumState {
         epoch: Epoch(line.leader_epoch),
         leader: node(line.leader_id),
-        voted_for: node(line.voted_id),
+        voted_for: node(line.voted_id).map(|id| ReplicaKey {
+            id,
+            directory_id: line.voted_directory_id,
+        }),
     };
     let numbers_are_valid =
         line.leader_epoch >= 0 && line.leader_id >= NONE && line.voted_id >= NONE;
@@ -153,7 +159,10 @@ mod tests {
         QuorumState {
             epoch: Epoch(7),
             leader: Some(NodeId(0)),
-            voted_for: Some(NodeId(3)),
+            voted_for: Some(ReplicaKey {
+                id: NodeId(3),
+                directory_id: Some(DirectoryId(7)),
+            }),
         },
     ];
 

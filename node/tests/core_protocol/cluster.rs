@@ -225,12 +225,14 @@ impl Cluster {
 
     pub(crate) fn restart(&mut self, id: NodeId) {
         let configuration = Configuration {
-            id,
-            cluster_id: "test".to_owned(),
-            voters: self.ids().into_iter().collect(),
-            timers: TIMERS,
-            random_seed: self.seed ^ (self.number() << 20),
             bug: self.bug,
+            ..Configuration::of_static_voters(
+                id,
+                "test",
+                self.ids().into_iter().collect(),
+                TIMERS,
+                self.seed ^ (self.number() << 20),
+            )
         };
         let now_ns = self.clock_of(id);
         let node = self.node(id);

@@ -103,7 +103,7 @@ impl Disk {
             log_start: Offset(0),
             log_end: end_of(&self.durable),
             epochs,
-            truncated_bytes: 0,
+            ..Recovered::default()
         }
     }
 }

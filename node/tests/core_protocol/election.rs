@@ -30,7 +30,7 @@ fn in_epoch_3(leader: Option<NodeId>, voted_for: Option<NodeId>) -> QuorumState 
     QuorumState {
         epoch: Epoch(3),
         leader,
-        voted_for,
+        voted_for: voted_for.map(Into::into),
     }
 }
 
@@ -299,7 +299,7 @@ fn a_restarted_candidate_stands_again_in_its_epoch() {
     let file = QuorumState {
         epoch: Epoch(4),
         leader: None,
-        voted_for: Some(ME),
+        voted_for: Some(ME.into()),
     };
     let (mut solo, effects) = restart(file);
     assert_eq!(
@@ -332,7 +332,7 @@ fn a_vote_is_durable_before_it_is_given_and_given_once() {
     let granted = QuorumState {
         epoch: Epoch(4),
         leader: None,
-        voted_for: Some(PEER),
+        voted_for: Some(PEER.into()),
     };
     let persisted = effects
         .iter()
@@ -356,7 +356,7 @@ fn a_vote_is_durable_before_it_is_given_and_given_once() {
             .iter()
             .any(|effect| matches!(effect, Effect::Persist(_)))
     );
-    vote.replica_id = OTHER;
+    vote.replica.id = OTHER;
     assert!(!vote_reply(&solo.request(Request::Vote(vote.clone()))).vote_granted);
     // A vote survives a restart.
     let (mut solo, _) = restart(granted);
@@ -421,7 +421,7 @@ fn a_follower_grants_pre_votes_until_its_first_successful_fetch() {
     let (mut solo, effects) = restart(in_epoch_3(Some(PEER), None));
     assert_eq!(solo.replica.role(), Role::Follower);
     let mut pre_vote = solo.vote_request(Epoch(3), true);
-    pre_vote.replica_id = OTHER;
+    pre_vote.replica.id = OTHER;
     pre_vote.last_epoch = Epoch(3);
     assert!(vote_reply(&solo.request(Request::Vote(pre_vote.clone()))).vote_granted);
     let (peer, correlation, request) = sends(&effects)[0];
@@ -438,9 +438,10 @@ fn an_announcement_does_not_keep_a_follower_from_giving_up() {
     while solo.now_ns < until_ns {
         let request = Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
             cluster_id: "test".to_owned(),
-            voter_id: ME,
+            voter: ME.into(),
             leader_id: PEER,
             leader_epoch: Epoch(3),
+            leader_endpoint: None,
         });
         solo.request(request);
         solo.now_ns += 10 * MS;
@@ -455,9 +456,10 @@ fn a_vote_is_kept_when_the_leader_of_its_epoch_becomes_known() {
     let (mut solo, _) = restart(in_epoch_3(None, Some(OTHER)));
     let request = Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
         cluster_id: "test".to_owned(),
-        voter_id: ME,
+        voter: ME.into(),
         leader_id: PEER,
         leader_epoch: Epoch(3),
+        leader_endpoint: None,
     });
     let effects = solo.request(request);
     let kept = in_epoch_3(Some(PEER), Some(OTHER));
@@ -494,7 +496,8 @@ fn the_best_successor_gives_up_on_a_resigned_leader_first() {
             cluster_id: "test".to_owned(),
             leader_id: PEER,
             leader_epoch: Epoch(3),
-            preferred_successors: successors,
+            preferred_successors: successors.into_iter().map(Into::into).collect(),
+            leader_endpoint: None,
         });
         solo.request(request);
         let first = solo.replica.role();
@@ -515,7 +518,7 @@ fn a_candidate_yields_to_the_leader_of_its_epoch() {
     let file = QuorumState {
         epoch: Epoch(4),
         leader: None,
-        voted_for: Some(ME),
+        voted_for: Some(ME.into()),
     };
     let (mut solo, effects) = restart(file);
     let (peer, correlation, _) = sends(&effects)[0];
@@ -524,6 +527,7 @@ fn a_candidate_yields_to_the_leader_of_its_epoch() {
         leader_id: Some(OTHER),
         leader_epoch: Epoch(4),
         vote_granted: false,
+        leader_endpoint: None,
     });
     solo.answer(peer, correlation, response);
     assert_eq!(
@@ -544,6 +548,7 @@ fn a_resigned_leader_tells_each_voter_until_it_answers() {
             error: ErrorCode::None,
             leader_id: Some(ME),
             leader_epoch: epoch,
+            leader_endpoint: None,
         })
     };
     solo.answer(first[0].0, first[0].1, response(Epoch(3)));

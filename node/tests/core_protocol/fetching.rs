@@ -164,7 +164,7 @@ fn fetches_of_other_epochs_and_replicas_that_lead_nothing_are_refused() {
     );
     assert_eq!(solo.replica.epoch(), epoch, "a fetch moves nobody");
     assert_eq!(
-        error(&mut solo, &|r| r.replica_id = ME),
+        error(&mut solo, &|r| r.replica.id = ME),
         Some(ErrorCode::UnknownServerError)
     );
     assert_eq!(
@@ -183,12 +183,12 @@ fn fetches_of_other_epochs_and_replicas_that_lead_nothing_are_refused() {
 fn a_replica_that_is_no_voter_gets_records_but_moves_nothing() {
     let mut solo = Solo::lead(None);
     let mut request = solo.fetch_request(Offset(0));
-    request.replica_id = NodeId(8);
+    request.replica.id = NodeId(8);
     request.last_fetched_epoch = Epoch(0);
     let (ticket, effects) = solo.fetch(request);
     assert_eq!(fetch_reply(&effects, ticket).unwrap().1, Some(Offset(0)));
     let mut request = solo.fetch_request(Offset(1));
-    request.replica_id = NodeId(8);
+    request.replica.id = NodeId(8);
     solo.fetch(request);
     assert_eq!(solo.replica.high_watermark(), None);
 }

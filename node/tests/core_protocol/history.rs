@@ -49,7 +49,7 @@ impl History {
                 ));
             }
         }
-        if let Some(candidate) = state.voted_for {
+        if let Some(candidate) = state.voted_for.map(|voted_for| voted_for.id) {
             let known = *self.votes.entry((node, state.epoch)).or_insert(candidate);
             if known != candidate {
                 let epoch = state.epoch;

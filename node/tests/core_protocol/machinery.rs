@@ -157,6 +157,7 @@ impl Cluster {
                 Effect::Truncate(end) => self.node(id).disk.truncate(end),
                 Effect::Send {
                     peer,
+                    endpoint: _,
                     correlation,
                     request,
                 } => {
@@ -189,6 +190,10 @@ impl Cluster {
                         },
                     );
                 }
+                Effect::ReplyFetchSnapshot { .. }
+                | Effect::StoreSnapshotChunk { .. }
+                | Effect::InstallSnapshot(_)
+                | Effect::AbandonSnapshot(_) => panic!("this cluster takes no snapshots"),
                 Effect::Proposed { ticket, offset } => {
                     self.outcomes.insert(ticket, Outcome::Appended(offset));
                     self.node(id).uncommitted.insert(offset, ticket);

@@ -20,7 +20,7 @@ fn settled(bug: Option<Bug>) -> Solo {
 
 fn echo(solo: &mut Solo, voter: NodeId, read_round: u64) -> Vec<(Ticket, Offset)> {
     let mut request = solo.fetch_request(solo.replica.log_end());
-    request.replica_id = voter;
+    request.replica.id = voter;
     request.read_round = read_round;
     ready_reads(&solo.fetch(request).1)
 }
@@ -157,9 +157,10 @@ fn a_follower_echoes_the_newest_round_of_its_leader_and_forgets_it_with_the_lead
     let effects = solo.request(Request::BeginQuorumEpoch(
         node::message::BeginQuorumEpochRequest {
             cluster_id: "test".to_owned(),
-            voter_id: NodeId(1),
+            voter: NodeId(1).into(),
             leader_id: OTHER,
             leader_epoch: Epoch(4),
+            leader_endpoint: None,
         },
     ));
     let Request::Fetch(fetch) = sends(&effects)[0].2 else {

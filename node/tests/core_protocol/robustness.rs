@@ -22,12 +22,7 @@ fn follower() -> (Solo, Vec<Effect>) {
 
 fn error_of(effects: &[Effect]) -> ErrorCode {
     let error = effects.iter().find_map(|effect| match effect {
-        Effect::Reply { response, .. } => Some(match response {
-            Response::Vote(response) => response.error,
-            Response::BeginQuorumEpoch(response) => response.error,
-            Response::EndQuorumEpoch(response) => response.error,
-            Response::Fetch(response) => response.error,
-        }),
+        Effect::Reply { response, .. } => Some(response.error()),
         _ => None,
     });
     error.expect("every request is answered at once")
@@ -42,8 +37,8 @@ fn vote_requests_that_no_correct_peer_sends_change_nothing() {
     nonsense[0].last_offset = Offset(-1);
     nonsense[1].last_epoch = Epoch(-1);
     nonsense[2].last_epoch = Epoch(4);
-    nonsense[3].replica_id = NodeId(-1);
-    nonsense[4].replica_id = ME;
+    nonsense[3].replica.id = NodeId(-1);
+    nonsense[4].replica.id = ME;
     nonsense[5].pre_vote = true;
     nonsense[5].last_epoch = Epoch(5);
     for request in nonsense {
@@ -60,7 +55,7 @@ fn vote_requests_that_no_correct_peer_sends_change_nothing() {
         (Some(PEER), Epoch(3))
     );
     let mut misdirected = valid;
-    misdirected.voter_id = OTHER;
+    misdirected.voter.id = OTHER;
     let response = vote_reply(&solo.request(Request::Vote(misdirected)));
     assert_eq!(
         (response.error, response.vote_granted),
@@ -82,15 +77,17 @@ fn another_cluster_is_refused_and_told_nothing() {
     vote.cluster_id.clone_from(&cluster_id);
     let begin = BeginQuorumEpochRequest {
         cluster_id: cluster_id.clone(),
-        voter_id: ME,
+        voter: ME.into(),
         leader_id: OTHER,
         leader_epoch: Epoch(9),
+        leader_endpoint: None,
     };
     let end = EndQuorumEpochRequest {
         cluster_id,
         leader_id: OTHER,
         leader_epoch: Epoch(9),
         preferred_successors: Vec::new(),
+        leader_endpoint: None,
     };
     for request in [
         Request::Vote(vote),
@@ -125,9 +122,10 @@ fn leaders_that_cannot_be_followed_are_refused() {
     for leader_id in [ME, NodeId(-1), NodeId(77)] {
         let request = Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
             cluster_id: "test".to_owned(),
-            voter_id: ME,
+            voter: ME.into(),
             leader_id,
             leader_epoch: Epoch(8),
+            leader_endpoint: None,
         });
         assert_eq!(error_of(&solo.request(request)), ErrorCode::InvalidRequest);
         assert_eq!(solo.replica.describe(), before);
@@ -140,9 +138,10 @@ fn a_second_leader_of_an_epoch_is_fatal() {
     let (mut solo, _) = follower();
     solo.request(Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
         cluster_id: "test".to_owned(),
-        voter_id: ME,
+        voter: ME.into(),
         leader_id: OTHER,
         leader_epoch: Epoch(3),
+        leader_endpoint: None,
     }));
 }
 

@@ -50,7 +50,7 @@ fn a_voter_that_missed_the_announcement_is_not_told_again() {
         let mut announced_count = 0;
         for _ in 0..20 {
             let mut request = solo.fetch_request(Offset(1));
-            request.replica_id = OTHER;
+            request.replica.id = OTHER;
             solo.fetch(request);
             let effects = solo.tick_after(50 * MS);
             let announced = sends(&effects).into_iter().filter(|(peer, _, request)| {
@@ -77,9 +77,10 @@ fn an_unreachable_leader_is_kept_for_its_announcements() {
             }
             solo.request(Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
                 cluster_id: "test".to_owned(),
-                voter_id: ME,
+                voter: ME.into(),
                 leader_id: PEER,
                 leader_epoch: Epoch(9),
+                leader_endpoint: None,
             }));
         }
         solo.replica.role()

@@ -151,9 +151,10 @@ fn a_late_answer_adds_records_of_a_leader_that_is_gone() {
         let late = solo.fetched(vec![batch(10, 9)]);
         solo.request(Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
             cluster_id: "test".to_owned(),
-            voter_id: ME,
+            voter: ME.into(),
             leader_id: OTHER,
             leader_epoch: Epoch(10),
+            leader_endpoint: None,
         }));
         assert_eq!(solo.replica.leader(), Some(OTHER));
         appended(&solo.answer(PEER, correlation, Response::Fetch(late)))

@@ -164,7 +164,7 @@ fn a_follower_without_a_fetch_refuses_if_that_does_not_matter() {
     let (right, wrong) = compare(Bug::PreVoteFollowerAlwaysRejects, |bug| {
         let (mut solo, _) = follower(bug, &[(1, 0)], 10);
         let mut question = solo.vote_request(Epoch(9), true);
-        question.replica_id = OTHER;
+        question.replica.id = OTHER;
         vote_reply(&solo.request(Request::Vote(question))).vote_granted
     });
     assert_eq!((right, wrong), (true, false));
@@ -182,6 +182,7 @@ fn a_later_epoch_is_not_learned_if_pre_votes_do_not_tell() {
             leader_id: None,
             leader_epoch: Epoch(8),
             vote_granted: false,
+            leader_endpoint: None,
         });
         asking_one.answer(PEER, asked[0].1, answer);
         (asked_one.replica.epoch(), asking_one.replica.epoch())

@@ -19,12 +19,14 @@ pub(crate) const OTHER: NodeId = NodeId(3);
 
 pub(crate) fn configuration(voter_count: i32, bug: Option<Bug>) -> Configuration {
     Configuration {
-        id: ME,
-        cluster_id: "test".to_owned(),
-        voters: (1..=voter_count).map(NodeId).collect(),
-        timers: TIMERS,
-        random_seed: 1,
         bug,
+        ..Configuration::of_static_voters(
+            ME,
+            "test",
+            (1..=voter_count).map(NodeId).collect(),
+            TIMERS,
+            1,
+        )
     }
 }
 
@@ -124,14 +126,15 @@ impl Solo {
             leader_id: None,
             leader_epoch: self.replica.epoch(),
             vote_granted,
+            leader_endpoint: None,
         })
     }
 
     pub(crate) fn vote_request(&self, replica_epoch: Epoch, pre_vote: bool) -> VoteRequest {
         VoteRequest {
             cluster_id: "test".to_owned(),
-            voter_id: ME,
-            replica_id: PEER,
+            voter: ME.into(),
+            replica: PEER.into(),
             replica_epoch,
             last_epoch: Epoch(replica_epoch.0 - 1),
             last_offset: Offset(1_000),
@@ -143,7 +146,7 @@ impl Solo {
     pub(crate) fn fetch_request(&self, fetch_offset: Offset) -> FetchRequest {
         FetchRequest {
             cluster_id: "test".to_owned(),
-            replica_id: PEER,
+            replica: PEER.into(),
             current_leader_epoch: self.replica.epoch(),
             fetch_offset,
             last_fetched_epoch: self.replica.epoch(),
@@ -193,6 +196,8 @@ impl Solo {
             diverging_epoch: None,
             read_round: 0,
             batches,
+            leader_endpoint: None,
+            snapshot_id: None,
         }
     }
 }

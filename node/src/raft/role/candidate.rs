@@ -1,14 +1,13 @@
 //! Owns the state of a voter that stands for election in an epoch of its own.
 //! Never asks for a vote before its vote for itself is durable.
 
-use std::collections::BTreeSet;
-
 use super::RoleState;
 use crate::ids::NodeId;
 use crate::mutants::Bug;
 use crate::raft::election::Tally;
 use crate::raft::timers::is_due;
 use crate::raft::{QuorumState, Replica};
+use crate::voters::VoterSet;
 
 /// Collects votes.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(voters: &BTreeSet<NodeId>, id: NodeId, election_deadline_ns: u64) -> Self {
+    pub(crate) fn new(voters: &VoterSet, id: NodeId, election_deadline_ns: u64) -> Self {
         Self {
             tally: Tally::new(voters, id),
             election_deadline_ns,
@@ -29,11 +28,12 @@ impl Candidate {
 impl Replica {
     pub(in crate::raft) fn become_candidate(&mut self) {
         let election_deadline_ns = self.fresh_election_deadline_ns();
-        let candidate = Candidate::new(&self.configuration.voters, self.id(), election_deadline_ns);
+        let candidate =
+            Candidate::new(self.voter_history.latest(), self.id(), election_deadline_ns);
         let quorum_state = QuorumState {
             epoch: self.epoch().next(),
             leader: None,
-            voted_for: Some(self.id()),
+            voted_for: Some(self.configuration.key()),
         };
         self.transition(
             RoleState::Candidate(candidate),

@@ -3,7 +3,7 @@
 
 use super::RoleState;
 use crate::batch::Batch;
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 use crate::message::{DivergingEpoch, FetchRequest, FetchResponse, Request};
 use crate::mutants::Bug;
 use crate::raft::peers::Asked;
@@ -39,7 +39,7 @@ impl Follower {
 impl Replica {
     /// Whether the endpoints of `leader` are known.
     pub(in crate::raft) fn can_follow(&self, leader: NodeId) -> bool {
-        leader != self.id() && self.configuration.voters.contains(&leader)
+        leader != self.id() && self.voter_history.latest().contains_id(leader)
     }
 
     pub(in crate::raft) fn become_follower(
@@ -109,7 +109,7 @@ impl Replica {
         };
         FetchRequest {
             cluster_id: self.configuration.cluster_id.clone(),
-            replica_id: self.id(),
+            replica: self.configuration.key(),
             current_leader_epoch: self.epoch(),
             fetch_offset: self.log.end(),
             last_fetched_epoch: self.log.last_epoch(),
@@ -206,10 +206,16 @@ impl Replica {
     }
 
     /// The leader resigned: the best successor gives up on it first, the others staggered after.
-    pub(in crate::raft) fn on_leader_resigned(&mut self, leader: NodeId, successors: &[NodeId]) {
-        let id = self.id();
+    pub(in crate::raft) fn on_leader_resigned(
+        &mut self,
+        leader: NodeId,
+        successors: &[ReplicaKey],
+    ) {
+        let key = self.configuration.key();
         let delay_ns = resignation_delay_ns(
-            successors.iter().position(|&successor| successor == id),
+            successors
+                .iter()
+                .position(|successor| successor.accepts(&key)),
             successors.len(),
             self.configuration.timers.election_backoff_max_ns,
         );

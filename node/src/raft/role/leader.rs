@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use super::RoleState;
 use crate::batch::Batch;
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::control_record::ControlRecord;
+use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 use crate::message::{BeginQuorumEpochRequest, FetchRequest, Request};
 use crate::mutants::Bug;
 use crate::raft::high_watermark::{self, EpochStartRule};
@@ -51,15 +50,6 @@ pub(crate) struct Parked {
     pub(crate) deadline_ns: u64,
 }
 
-/// Payload of the control record that begins every epoch.
-#[derive(Serialize)]
-struct LeaderChange<'a> {
-    r#type: &'static str,
-    leader: NodeId,
-    voters: &'a BTreeSet<NodeId>,
-    granting_voters: Vec<NodeId>,
-}
-
 impl Leader {
     pub(crate) fn epoch_start(&self) -> Offset {
         self.epoch_start
@@ -70,10 +60,10 @@ impl Leader {
     }
 
     /// The other voters, the longest log first.
-    pub(crate) fn preferred_successors(&self) -> Vec<NodeId> {
+    pub(crate) fn preferred_successors(&self) -> Vec<ReplicaKey> {
         let mut successors: Vec<NodeId> = self.voters.keys().copied().collect();
         successors.sort_by_key(|voter| std::cmp::Reverse(self.voters[voter].end_offset));
-        successors
+        successors.into_iter().map(ReplicaKey::from).collect()
     }
 
     pub(crate) fn next_deadline_ns(&self, voter_count: usize) -> u64 {
@@ -92,14 +82,14 @@ impl Replica {
     pub(in crate::raft) fn become_leader(&mut self, granting_voters: Vec<NodeId>) {
         let id = self.id();
         let others = self
-            .configuration
-            .voters
-            .iter()
-            .filter(|&&voter| voter != id);
+            .voter_history
+            .latest()
+            .ids()
+            .filter(|&voter| voter != id);
         let check_quorum_ns = self.check_quorum_ns();
         let leader = Leader {
             epoch_start: self.log.end(),
-            voters: others.map(|&voter| (voter, Progress::default())).collect(),
+            voters: others.map(|voter| (voter, Progress::default())).collect(),
             fetched: BTreeSet::new(),
             check_quorum_deadline_ns: after(self.now_ns, check_quorum_ns),
             begin_quorum_epoch_deadline_ns: self.now_ns,
@@ -130,13 +120,12 @@ impl Replica {
     }
 
     fn append_leader_change(&mut self, epoch: Epoch, granting_voters: Vec<NodeId>) {
-        let record = serde_json::to_vec(&LeaderChange {
-            r#type: "leader-change",
+        let record = ControlRecord::LeaderChange {
             leader: self.id(),
-            voters: &self.configuration.voters,
+            voters: self.voter_history.latest().ids().collect(),
             granting_voters,
-        })
-        .expect("numbers and fixed strings always serialise");
+        };
+        let record = record.encode();
         self.append(Batch::build(self.log.end(), epoch, 0, true, &[record]));
     }
 
@@ -161,7 +150,7 @@ impl Replica {
     }
 
     pub(in crate::raft) fn run_leader_timers(&mut self) -> bool {
-        let alone = self.configuration.voters.len() == 1;
+        let alone = self.voter_history.latest().len() == 1;
         let Some(leader) = self.as_leader() else {
             return false;
         };
@@ -200,9 +189,10 @@ impl Replica {
             if self.peers.is_ready(peer) {
                 let request = Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
                     cluster_id: self.configuration.cluster_id.clone(),
-                    voter_id: peer,
+                    voter: peer.into(),
                     leader_id: self.id(),
                     leader_epoch: self.epoch(),
+                    leader_endpoint: None,
                 });
                 self.send(peer, Asked::BeginQuorumEpoch, request);
             }
@@ -214,11 +204,11 @@ impl Replica {
         let (now_ns, log_end) = (self.now_ns, self.log.end());
         let check_quorum_ns = self.check_quorum_ns();
         // Fetches that make a majority together with the leader itself.
-        let needed = self.configuration.voters.len() / 2;
+        let needed = self.voter_history.latest().len() / 2;
         let Some(leader) = self.as_leader_mut() else {
             return;
         };
-        let Some(progress) = leader.voters.get_mut(&request.replica_id) else {
+        let Some(progress) = leader.voters.get_mut(&request.replica.id) else {
             return;
         };
         if request.fetch_offset >= log_end {
@@ -234,8 +224,8 @@ impl Replica {
         progress.leader_end_at_last_fetch = log_end;
         leader
             .reads
-            .note_echo(request.replica_id, request.read_round);
-        leader.fetched.insert(request.replica_id);
+            .note_echo(request.replica.id, request.read_round);
+        leader.fetched.insert(request.replica.id);
         if leader.fetched.len() >= needed {
             leader.fetched.clear();
             leader.check_quorum_deadline_ns = after(now_ns, check_quorum_ns);
@@ -249,7 +239,7 @@ impl Replica {
         let Some(leader) = self.as_leader() else {
             return;
         };
-        let durable_end = |voter: &NodeId| match leader.voters.get(voter) {
+        let durable_end = |voter: NodeId| match leader.voters.get(&voter) {
             Some(progress) => progress.end_offset,
             None if self.configuration.has(Bug::LeaderCountsUnflushed) => Some(self.log.end()),
             None => Some(self.log.flushed()),
@@ -259,7 +249,7 @@ impl Replica {
             Some(Bug::HighWatermarkAnyEpoch) => EpochStartRule::Ignored,
             _ => EpochStartRule::Required,
         };
-        let ends = self.configuration.voters.iter().map(durable_end).collect();
+        let ends = self.voter_history.latest().ids().map(durable_end).collect();
         let known = self.high_watermark;
         let Some(next) = high_watermark::advance(ends, leader.epoch_start, known, rule) else {
             return;

@@ -29,7 +29,7 @@ impl Replica {
         quorum_state: QuorumState,
         reason: &'static str,
     ) {
-        let tally = Tally::new(&self.configuration.voters, self.id());
+        let tally = Tally::new(self.voter_history.latest(), self.id());
         let election_deadline_ns = self.fresh_election_deadline_ns();
         let role = RoleState::Prospective(Prospective {
             tally,
@@ -85,8 +85,8 @@ impl Replica {
             }
             let request = Request::Vote(VoteRequest {
                 cluster_id: self.configuration.cluster_id.clone(),
-                voter_id: peer,
-                replica_id: self.id(),
+                voter: peer.into(),
+                replica: self.id().into(),
                 replica_epoch: epoch,
                 last_epoch: self.log.last_epoch(),
                 last_offset: self.log.end(),

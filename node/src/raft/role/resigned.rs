@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use super::RoleState;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, ReplicaKey};
 use crate::message::{EndQuorumEpochRequest, Request};
 use crate::raft::peers::Asked;
 use crate::raft::timers::is_due;
 use crate::raft::{QuorumState, Replica};
+use crate::voters::VoterSet;
 
 /// Tells the other voters, then waits for a later epoch.
 #[derive(Debug)]
@@ -16,22 +17,18 @@ pub(crate) struct Resigned {
     /// Voters that have not confirmed that they know.
     pub(crate) unacknowledged: BTreeSet<NodeId>,
     /// The other voters, the longest log first.
-    preferred_successors: Vec<NodeId>,
+    preferred_successors: Vec<ReplicaKey>,
     pub(crate) election_deadline_ns: u64,
 }
 
 impl Resigned {
     pub(crate) fn new(
-        voters: &BTreeSet<NodeId>,
+        voters: &VoterSet,
         id: NodeId,
-        preferred_successors: Vec<NodeId>,
+        preferred_successors: Vec<ReplicaKey>,
         election_deadline_ns: u64,
     ) -> Self {
-        let unacknowledged = voters
-            .iter()
-            .copied()
-            .filter(|&voter| voter != id)
-            .collect();
+        let unacknowledged = voters.ids().filter(|&voter| voter != id).collect();
         Self {
             unacknowledged,
             preferred_successors,
@@ -48,7 +45,7 @@ impl Replica {
         };
         let successors = leader.preferred_successors();
         let election_deadline_ns = self.fresh_election_deadline_ns();
-        let voters = &self.configuration.voters;
+        let voters = self.voter_history.latest();
         let resigned = Resigned::new(voters, self.id(), successors, election_deadline_ns);
         let quorum_state = self.quorum_state;
         self.transition(RoleState::Resigned(resigned), quorum_state, reason);
@@ -85,6 +82,7 @@ impl Replica {
                     leader_id: self.id(),
                     leader_epoch: self.epoch(),
                     preferred_successors: preferred_successors.clone(),
+                    leader_endpoint: None,
                 });
                 self.send(peer, Asked::EndQuorumEpoch, request);
             }

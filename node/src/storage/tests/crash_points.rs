@@ -65,7 +65,7 @@ impl Promise {
                 let state = QuorumState {
                     epoch: Epoch(epoch),
                     leader: None,
-                    voted_for: Some(NodeId(vote)),
+                    voted_for: Some(NodeId(vote).into()),
                 };
                 self.quorum_states.push(Some(state));
                 storage.persist(state)?;

@@ -58,7 +58,7 @@ fn an_opened_log_knows_its_epochs_and_its_state() {
     let state = QuorumState {
         epoch: Epoch(7),
         leader: Some(NodeId(2)),
-        voted_for: Some(NodeId(3)),
+        voted_for: Some(NodeId(3).into()),
     };
     storage.persist(state).unwrap();
     let (_, recovered) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();

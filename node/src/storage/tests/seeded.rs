@@ -11,7 +11,7 @@ fn voted(epoch: i32, candidate: i32) -> QuorumState {
     QuorumState {
         epoch: Epoch(epoch),
         leader: None,
-        voted_for: Some(NodeId(candidate)),
+        voted_for: Some(NodeId(candidate).into()),
     }
 }
 
