@@ -202,7 +202,7 @@ async fn requests_of_another_cluster_are_answered_with_kafkas_code() {
     let directory = tempfile::tempdir().unwrap();
     let node = single(directory.path(), &[]).await;
     let request = json!({
-        "cluster_id": "other", "voter_id": 1, "replica_id": 2, "replica_epoch": 9,
+        "cluster_id": "other", "voter": {"id": 1}, "replica": {"id": 2}, "replica_epoch": 9,
         "last_epoch": 0, "last_offset": 0, "pre_vote": false,
     });
     let (status, body) = ask(client().post(node.url("/raft/vote")).json(&request))

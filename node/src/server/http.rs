@@ -391,7 +391,7 @@ mod tests {
     async fn a_connection_that_goes_away_takes_its_ticket_with_it() {
         let (front, inbox, address) = front(60_000).await;
         let fetch = json!({
-            "cluster_id": "test", "replica_id": 2, "current_leader_epoch": 1, "fetch_offset": 0,
+            "cluster_id": "test", "replica": {"id": 2}, "current_leader_epoch": 1, "fetch_offset": 0,
             "last_fetched_epoch": 0, "high_watermark": null, "max_wait_ms": 60_000,
             "max_bytes": 1000, "read_round": 0,
         })

@@ -307,7 +307,14 @@ mod tests {
             let kind = RequestKind::of(&request);
             let body = encode_request(&request);
             assert_eq!(decode_request(kind, &body).unwrap(), request);
-            for other in RequestKind::ALL.into_iter().filter(|other| *other != kind) {
+            // These need no more than a cluster, or a cluster and a voter.
+            let undemanding = [
+                RequestKind::DescribeQuorum,
+                RequestKind::ApiVersions,
+                RequestKind::RemoveRaftVoter,
+            ];
+            let others = RequestKind::ALL.into_iter().filter(|other| *other != kind);
+            for other in others.filter(|other| !undemanding.contains(other)) {
                 // A vote request has none of the fields that the others need, and so on.
                 assert!(
                     decode_request(other, &body).is_err(),
