@@ -3,6 +3,7 @@
 
 mod describe;
 mod dump_log;
+mod leader;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

@@ -1,24 +1,15 @@
 //! Owns `kraft-node describe`: the quorum of a running cluster, laid out as kafka-metadata-quorum does.
 //! Never guesses: what the leader does not know is shown as -1, as in Kafka.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args};
-use serde::Deserialize;
-use serde_json::json;
 
+use super::leader::{self, Member, Quorum, parse_server};
 use super::{EXIT_ENVIRONMENT, fail};
-use crate::ids::{Epoch, NodeId, Offset};
-
-/// How long one node may take to answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-
-/// How many times a node may name another one as the leader. Leadership can move while we ask.
-const MAX_HOP_COUNT: usize = 4;
 
 /// How Kafka shows that a replica has no directory id.
 const NO_DIRECTORY_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
@@ -40,57 +31,8 @@ pub(super) struct DescribeArguments {
     bootstrap_server: String,
 }
 
-/// Accepts what Kafka's tools take, and a URL.
-fn parse_server(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") {
-        text.to_owned()
-    } else {
-        format!("http://{text}")
-    };
-    super::parse_peer(&format!("0={url}")).map(|peer| peer.url)
-}
-
-/// The part of a node's answer that is shown.
-#[derive(Debug, Clone, Deserialize)]
-struct Quorum {
-    cluster_id: String,
-    id: NodeId,
-    role: String,
-    epoch: Epoch,
-    leader: Option<NodeId>,
-    high_watermark: Option<Offset>,
-    log_end: Offset,
-    voters: Vec<Voter>,
-    endpoints: BTreeMap<NodeId, String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Voter {
-    id: NodeId,
-    log_end_offset: Option<Offset>,
-    last_fetch_ns: Option<u64>,
-    last_caught_up_ns: Option<u64>,
-}
-
-/// Why there is nothing to describe.
-#[derive(Debug, thiserror::Error)]
-enum DescribeError {
-    #[error("cannot set up an HTTP client: {0}")]
-    Setup(String),
-    #[error("{url} does not answer as a node: {reason}")]
-    NoAnswer { url: String, reason: String },
-    #[error("{node} at {url} knows no leader in epoch {epoch}; try again, or ask another node")]
-    NoLeader {
-        node: NodeId,
-        url: String,
-        epoch: Epoch,
-    },
-    #[error("the leadership moves too fast to follow; try again")]
-    Restless,
-}
-
 pub(super) fn run(arguments: &DescribeArguments) -> ExitCode {
-    let quorum = match ask(&arguments.bootstrap_server) {
+    let quorum = match leader::describe(&arguments.bootstrap_server) {
         Ok(quorum) => quorum,
         Err(error) => return fail(EXIT_ENVIRONMENT, &error.to_string()),
     };
@@ -106,66 +48,8 @@ pub(super) fn run(arguments: &DescribeArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn ask(bootstrap_server: &str) -> Result<Quorum, DescribeError> {
-    let setup = |error: &dyn std::error::Error| DescribeError::Setup(error.to_string());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| setup(&error))?;
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(ANSWER_LIMIT)
-        .build()
-        .map_err(|error| setup(&error))?;
-    runtime.block_on(find_leader(&client, bootstrap_server))
-}
-
-async fn find_leader(
-    client: &reqwest::Client,
-    bootstrap_server: &str,
-) -> Result<Quorum, DescribeError> {
-    let mut url = bootstrap_server.to_owned();
-    for _ in 0..=MAX_HOP_COUNT {
-        let quorum = fetch(client, &url)
-            .await
-            .map_err(|error| DescribeError::NoAnswer {
-                url: url.clone(),
-                reason: in_full(&error),
-            })?;
-        if quorum.role == "leader" {
-            return Ok(quorum);
-        }
-        let others = quorum.leader.filter(|leader| *leader != quorum.id);
-        let Some(leader_url) = others.and_then(|leader| quorum.endpoints.get(&leader)) else {
-            return Err(DescribeError::NoLeader {
-                node: quorum.id,
-                url,
-                epoch: quorum.epoch,
-            });
-        };
-        url.clone_from(leader_url);
-    }
-    Err(DescribeError::Restless)
-}
-
-async fn fetch(client: &reqwest::Client, url: &str) -> reqwest::Result<Quorum> {
-    let request = client.get(format!("{url}/quorum"));
-    request.send().await?.error_for_status()?.json().await
-}
-
-/// An error with its causes: the outermost one of an HTTP client rarely says what happened.
-fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let _ = write!(text, ": {inner}");
-        cause = inner.source();
-    }
-    text
-}
-
 /// A voter without a known log end counts as one before the first offset.
-fn end_of(voter: &Voter) -> i64 {
+fn end_of(voter: &Member) -> i64 {
     voter.log_end_offset.map_or(-1, |end| end.0)
 }
 
@@ -185,16 +69,11 @@ fn status(quorum: &Quorum) -> String {
         }
         _ => 0,
     };
-    let voters: Vec<_> = quorum
-        .voters
-        .iter()
-        .map(|voter| match quorum.endpoints.get(&voter.id) {
-            Some(url) => json!({"id": voter.id, "endpoints": [url]}),
-            None => json!({"id": voter.id}),
-        })
-        .collect();
-    let list = |items: &[serde_json::Value]| {
-        let items: Vec<_> = items.iter().map(in_kafkas_json).collect();
+    let list = |members: &[Member]| {
+        let items: Vec<_> = members
+            .iter()
+            .map(|member| in_kafkas_json(member, quorum))
+            .collect();
         format!("[{}]", items.join(", "))
     };
     let mut text = String::new();
@@ -208,24 +87,26 @@ fn status(quorum: &Quorum) -> String {
         ),
         ("MaxFollowerLag", lag.to_string()),
         ("MaxFollowerLagTimeMs", lag_time_ms.to_string()),
-        ("CurrentVoters", list(&voters)),
-        ("CurrentObservers", list(&[])),
+        ("CurrentVoters", list(&quorum.voters)),
+        ("CurrentObservers", list(&quorum.observers)),
     ] {
         let _ = writeln!(text, "{:<24}{value}", format!("{name}:"));
     }
     text
 }
 
-/// Kafka writes a space after colons and commas, and the id first.
-fn in_kafkas_json(voter: &serde_json::Value) -> String {
-    let endpoints = match &voter["endpoints"] {
-        serde_json::Value::Array(urls) => {
-            let urls: Vec<_> = urls.iter().map(ToString::to_string).collect();
-            format!(", \"endpoints\": [{}]", urls.join(", "))
-        }
-        _ => String::new(),
+/// Kafka writes a space after colons and commas, and leaves out what is not known.
+fn in_kafkas_json(member: &Member, quorum: &Quorum) -> String {
+    let directory_id = match member.directory_id {
+        Some(directory_id) => format!(", \"directoryId\": \"{directory_id}\""),
+        None => String::new(),
     };
-    format!("{{\"id\": {}{endpoints}}}", voter["id"])
+    let known = member.endpoint.as_ref();
+    let endpoints = match known.or_else(|| quorum.endpoints.get(&member.id)) {
+        Some(url) => format!(", \"endpoints\": [{}]", serde_json::json!(url)),
+        None => String::new(),
+    };
+    format!("{{\"id\": {}{directory_id}{endpoints}}}", member.id.0)
 }
 
 /// `describe --replication`. `now_ms` is the wall-clock time at which the leader answered.
@@ -256,16 +137,26 @@ fn replication(quorum: &Quorum, now_ms: i64, human_readable: bool) -> String {
         .map(str::to_owned),
     ];
     let others = quorum.voters.iter().filter(|voter| voter.id != quorum.id);
-    for voter in leader.into_iter().chain(others) {
+    let voters = leader.into_iter().chain(others).map(|voter| {
         let is_leader = voter.id == quorum.id;
+        (voter, if is_leader { "Leader" } else { "Follower" })
+    });
+    // A leader that is being removed is no voter any more, but it still leads.
+    let observers = quorum.observers.iter().map(|observer| {
+        let is_leader = observer.id == quorum.id;
+        (observer, if is_leader { "Leader" } else { "Observer" })
+    });
+    for (voter, status) in voters.chain(observers) {
         rows.push([
             voter.id.0.to_string(),
-            NO_DIRECTORY_ID.to_owned(),
+            voter
+                .directory_id
+                .map_or_else(|| NO_DIRECTORY_ID.to_owned(), |id| id.to_string()),
             end_of(voter).to_string(),
             (quorum.log_end.0 - end_of(voter)).to_string(),
             time(voter.last_fetch_ns),
             time(voter.last_caught_up_ns),
-            if is_leader { "Leader" } else { "Follower" }.to_owned(),
+            status.to_owned(),
         ]);
     }
     table(&rows)
@@ -297,13 +188,18 @@ fn milliseconds_between(then_ns: u64, now_ns: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::ids::{DirectoryId, Epoch, NodeId, Offset};
 
     fn quorum() -> Quorum {
         let voter = |id, end, seen_ms: Option<u64>| {
             let last_ns = seen_ms.map(|ms| ms * 1_000_000);
-            Voter {
+            Member {
                 id: NodeId(id),
+                directory_id: None,
+                endpoint: None,
                 log_end_offset: end,
                 last_fetch_ns: last_ns,
                 last_caught_up_ns: last_ns,
@@ -321,6 +217,7 @@ mod tests {
                 voter(1, Some(Offset(90)), Some(4_500)),
                 voter(2, Some(Offset(100)), Some(5_000)),
             ],
+            observers: Vec::new(),
             endpoints: BTreeMap::from([(NodeId(1), "http://127.0.0.1:9001".into())]),
         }
     }
@@ -366,6 +263,42 @@ CurrentObservers:       []
                 .collect();
             assert_eq!(row[2..], ["-1", "101", "-1", "-1", "Follower"]);
         }
+    }
+
+    #[test]
+    fn observers_and_directories_are_shown() {
+        let mut quorum = quorum();
+        quorum.observers = vec![Member {
+            id: NodeId(4),
+            directory_id: Some(DirectoryId(1)),
+            endpoint: Some("http://127.0.0.1:9004".into()),
+            log_end_offset: Some(Offset(99)),
+            last_fetch_ns: None,
+            last_caught_up_ns: None,
+        }];
+        let expected = "CurrentObservers:       [{\"id\": 4, \"directoryId\": \
+                        \"AAAAAAAAAAAAAAAAAAAAAQ\", \"endpoints\": [\"http://127.0.0.1:9004\"]}]";
+        assert_eq!(status(&quorum).lines().last(), Some(expected));
+        let table = replication(&quorum, 0, true);
+        let row: Vec<_> = table
+            .lines()
+            .last()
+            .unwrap()
+            .split('\t')
+            .map(str::trim)
+            .collect();
+        assert_eq!(
+            row,
+            [
+                "4",
+                "AAAAAAAAAAAAAAAAAAAAAQ",
+                "99",
+                "1",
+                "-1",
+                "-1",
+                "Observer"
+            ]
+        );
     }
 
     #[test]
