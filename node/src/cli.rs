@@ -140,6 +140,9 @@ struct HarnessArguments {
     /// Reading of CLOCK_MONOTONIC that counts as time 0 in the trace.
     #[arg(long, value_name = "NS", default_value_t = 0, requires = "trace")]
     trace_origin_ns: i64,
+    /// Report messages between replicas in the trace as well.
+    #[arg(long, requires = "trace")]
+    trace_messages: bool,
     /// How often the node was started in this run, counting this start; for the trace.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "trace",
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -247,6 +250,7 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
     let trace = start.harness.trace.clone().map(|path| TraceOptions {
         path,
         origin_ns: start.harness.trace_origin_ns,
+        messages: start.harness.trace_messages,
         incarnation: start.harness.incarnation,
     });
     Ok(ServerOptions {

@@ -2,6 +2,7 @@
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
 mod boundary;
+mod messages;
 mod waiting;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
@@ -10,11 +11,12 @@ use crate::machine::{Command, Machine, Object};
 use crate::message::Response;
 use crate::mutants::Bug;
 use crate::raft::{
-    Configuration, Effect, Input, ProposalRefusal, QuorumDescription, QuorumState, Refusal,
-    Replica, Role, Ticket,
+    Configuration, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription, QuorumState,
+    Refusal, Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
 use crate::storage::{Identity, Storage, StorageError, StorageOptions};
+use crate::trace::{TraceEvent, Traced};
 
 pub use boundary::{Arrival, Departure, NodeError, Outbox, StartError, StateDescription};
 use waiting::{Proposed, Waiting, in_batches};
@@ -35,6 +37,8 @@ pub struct NodeLoop<D: Disk> {
     applied: Offset,
     bug: Option<Bug>,
     waiting: Waiting,
+    /// Who waits for answers, if messages are traced.
+    askers: messages::Askers,
     /// Whether bytes were appended or cut since the last sync.
     unsynced: bool,
     /// When the log was last synced, if it was not sealed since.
@@ -74,6 +78,7 @@ impl<D: Disk> NodeLoop<D> {
             applied,
             bug,
             waiting: Waiting::default(),
+            askers: messages::Askers::default(),
             unsynced: false,
             unsealed_since_ns: None,
             held: Vec::new(),
@@ -100,16 +105,33 @@ impl<D: Disk> NodeLoop<D> {
         let mut reads = Vec::new();
         for arrival in arrivals {
             let input = match arrival {
-                Arrival::PeerRequest { ticket, request } => Input::PeerRequest { ticket, request },
+                Arrival::PeerRequest {
+                    ticket,
+                    correlation,
+                    request,
+                } => {
+                    if outbox.wants_messages() {
+                        let event = self.askers.note(ticket, correlation, &request);
+                        self.trace(event, outbox);
+                    }
+                    Input::PeerRequest { ticket, request }
+                }
                 Arrival::PeerAnswer {
                     peer,
                     correlation,
                     answer,
-                } => Input::PeerAnswer {
-                    peer,
-                    correlation,
-                    answer,
-                },
+                } => {
+                    if let PeerAnswer::Response(response) = &answer
+                        && outbox.wants_messages()
+                    {
+                        self.trace(messages::answered(peer, correlation, response), outbox);
+                    }
+                    Input::PeerAnswer {
+                        peer,
+                        correlation,
+                        answer,
+                    }
+                }
                 Arrival::Shutdown => Input::Shutdown,
                 Arrival::Client { ticket, request } => {
                     self.admit(ticket, request, &mut commands, &mut reads, outbox);
@@ -246,17 +268,14 @@ impl<D: Disk> NodeLoop<D> {
     /// store again (a leader that just learned of its own flush), hence the loop.
     fn sync(&mut self, now_ns: u64, outbox: &mut impl Outbox) -> Result<(), NodeError> {
         if self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower {
-            let held = std::mem::take(&mut self.held).into_iter();
-            held.for_each(|departure| outbox.depart(departure));
+            self.release_held(outbox);
             return Ok(());
         }
         while self.unsynced {
             let log_end = self.storage.sync()?;
             self.unsynced = false;
             self.unsealed_since_ns = Some(now_ns);
-            for departure in std::mem::take(&mut self.held) {
-                outbox.depart(departure);
-            }
+            self.release_held(outbox);
             self.step(now_ns, Input::Flushed { log_end }, outbox)?;
         }
         Ok(())
@@ -268,8 +287,38 @@ impl<D: Disk> NodeLoop<D> {
         if self.unsynced && !early {
             self.held.push(departure);
         } else {
-            outbox.depart(departure);
+            self.depart(departure, outbox);
         }
+    }
+
+    fn release_held(&mut self, outbox: &mut impl Outbox) {
+        for departure in std::mem::take(&mut self.held) {
+            self.depart(departure, outbox);
+        }
+    }
+
+    fn depart(&mut self, departure: Departure, outbox: &mut impl Outbox) {
+        if outbox.wants_messages() {
+            let event = match &departure {
+                Departure::Send {
+                    peer,
+                    correlation,
+                    request,
+                    ..
+                } => Some(messages::sent(*peer, *correlation, request)),
+                Departure::Reply { ticket, response } => self.askers.take(*ticket, response),
+                Departure::ClientReply { .. } => None,
+            };
+            if let Some(event) = event {
+                self.trace(event, outbox);
+            }
+        }
+        outbox.depart(departure);
+    }
+
+    fn trace(&self, event: TraceEvent, outbox: &mut impl Outbox) {
+        let epoch = self.replica.epoch();
+        outbox.trace(Traced { epoch, event });
     }
 
     fn carry_out(
@@ -319,10 +368,8 @@ impl<D: Disk> NodeLoop<D> {
                     }
                     // Promises nothing about the records it carries, so followers may store them
                     // while this node still syncs.
-                    outbox.depart(Departure::Reply {
-                        ticket,
-                        response: Response::Fetch(response),
-                    });
+                    let response = Response::Fetch(response);
+                    self.depart(Departure::Reply { ticket, response }, outbox);
                 }
                 Effect::ReplyFetchSnapshot { .. }
                 | Effect::StoreSnapshotChunk { .. }
@@ -411,6 +458,12 @@ impl<D: Disk> NodeLoop<D> {
         let Some(object) = self.waiting.take_read(ticket) else {
             return;
         };
+        let applied = self.applied;
+        let served = TraceEvent::ReadServed {
+            read_offset,
+            applied,
+        };
+        self.trace(served, outbox);
         let position = Position {
             epoch: self.replica.epoch(),
             offset: self.applied,

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::ids::{Epoch, NodeId, Offset};
+use crate::message::ErrorCode;
 use crate::raft::Role;
 
 /// One protocol step, with the state it claims to hold afterwards.
@@ -76,11 +77,76 @@ pub enum TraceEvent {
         /// Log end offset at that moment.
         log_end: Offset,
     },
+    /// A message left for another replica. Reported only where the outbox asks for messages.
+    RpcSent {
+        /// Whom it is for.
+        to: String,
+        /// What it says.
+        #[serde(flatten)]
+        message: MessageSummary,
+    },
+    /// A message of another replica arrived. Reported only where the outbox asks for messages.
+    RpcReceived {
+        /// Whom it is from; a request of a tool, which is no replica, comes from `client`.
+        from: String,
+        /// What it says.
+        #[serde(flatten)]
+        message: MessageSummary,
+    },
+    /// A linearizable read was answered.
+    ReadServed {
+        /// What was committed when the read was confirmed: everything below.
+        read_offset: Offset,
+        /// What was applied when it was answered: everything below.
+        applied: Offset,
+    },
     /// The disk holds something that the node must not continue from.
     RefusedToStart {
         /// What was found and what to do, for people.
         reason: String,
     },
+}
+
+/// What a message between replicas says, as far as it matters to those who judge. What a message
+/// does not say is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MessageSummary {
+    /// Kind of request, as in its path: `vote`, `fetch` and so on; `pre-vote` for a vote that is
+    /// only a question.
+    pub rpc: &'static str,
+    /// Whether this is the answer.
+    pub is_response: bool,
+    /// Number of the request within the incarnation that sent it; the answer has the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<u64>,
+    /// Epoch that the message speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_epoch: Option<Epoch>,
+    /// Leader that the message names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// Log end of the sender of a vote or fetch request; for the answer to a fetch, where the
+    /// returned records begin; for snapshots, the end of the snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<Offset>,
+    /// Epoch of the record before `offset`; for snapshots, their epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_epoch: Option<Epoch>,
+    /// For the answer to a fetch: the offset after the returned records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_offset: Option<Offset>,
+    /// High watermark that the message speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_watermark: Option<Offset>,
+    /// For the answer to a fetch: epoch and end at which the logs part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diverging: Option<(Epoch, Offset)>,
+    /// For the answer to a vote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granted: Option<bool>,
+    /// Error of the answer, unless there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorCode>,
 }
 
 /// A trace event with the epoch the node was in when it happened.

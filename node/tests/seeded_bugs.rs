@@ -155,7 +155,11 @@ impl Bench {
 
     fn peer(&mut self, request: Request) -> Vec<Departure> {
         let ticket = self.ticket();
-        self.process(vec![Arrival::PeerRequest { ticket, request }])
+        self.process(vec![Arrival::PeerRequest {
+            ticket,
+            correlation: None,
+            request,
+        }])
     }
 
     fn answer(&mut self, correlation: Correlation, response: Response) -> Vec<Departure> {

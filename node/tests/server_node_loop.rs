@@ -218,7 +218,11 @@ impl Bench {
 
     fn peer(&mut self, request: Request) -> Vec<Departure> {
         let ticket = self.ticket();
-        self.process(vec![Arrival::PeerRequest { ticket, request }])
+        self.process(vec![Arrival::PeerRequest {
+            ticket,
+            correlation: None,
+            request,
+        }])
     }
 
     /// Lets time pass and n2 vote for this node until it leads, with its first record committed.

@@ -15,6 +15,8 @@ pub enum Arrival {
     PeerRequest {
         /// Where to answer.
         ticket: Ticket,
+        /// How the sender names the request, where it says so; for the trace.
+        correlation: Option<Correlation>,
         /// What is asked.
         request: Request,
     },
@@ -77,6 +79,10 @@ pub trait Outbox {
     fn depart(&mut self, departure: Departure);
     /// Something is reported.
     fn trace(&mut self, traced: Traced);
+    /// Whether messages between replicas are to be reported as well.
+    fn wants_messages(&self) -> bool {
+        false
+    }
 }
 
 /// The state machine at one moment.

@@ -234,6 +234,10 @@ impl Outbox for ProcessOutbox {
         }
     }
 
+    fn wants_messages(&self) -> bool {
+        self.trace.as_ref().is_some_and(TraceWriter::wants_messages)
+    }
+
     fn trace(&mut self, traced: Traced) {
         if let TraceEvent::RoleChange {
             role,
@@ -424,6 +428,7 @@ mod tests {
         let options = TraceOptions {
             path: trace.into(),
             origin_ns: 0,
+            messages: false,
             incarnation: 1,
         };
         let (mailbox, _inbox) = Mailbox::new();

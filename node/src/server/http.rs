@@ -72,8 +72,8 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .route("/metrics", get(show_metrics))
         .route("/health", get(health));
     for kind in RequestKind::ALL {
-        let handler = move |state: State<Arc<Front>>, body: Result<Bytes, BytesRejection>| {
-            answer_peer(state, kind, body)
+        let handler = move |state: State<Arc<Front>>, headers: HeaderMap, body: Body| {
+            answer_peer(state, headers, kind, body)
         };
         router = router.route(kind.path(), post(handler));
     }
@@ -197,7 +197,12 @@ impl Front {
     }
 }
 
-async fn answer_peer(State(front): State<Arc<Front>>, kind: RequestKind, body: Body) -> Response {
+async fn answer_peer(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    kind: RequestKind,
+    body: Body,
+) -> Response {
     let bytes = match bytes_of(body) {
         Ok(bytes) => bytes,
         Err(Fault { status, message }) => return front.invalid(status, message),
@@ -215,6 +220,7 @@ async fn answer_peer(State(front): State<Arc<Front>>, kind: RequestKind, body: B
     let mut waiting = front.askers.wait();
     let arrival = Arrival::PeerRequest {
         ticket: waiting.ticket(),
+        correlation: wire::correlation(&headers),
         request,
     };
     if front.mailbox.send(Message::Arrival(arrival)).is_err() {

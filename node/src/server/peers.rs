@@ -70,7 +70,7 @@ impl Peers {
             _ => self.request_timeout,
         };
         self.runtime.spawn(async move {
-            let answer = match link.ask(request, timeout).await {
+            let answer = match link.ask(correlation, request, timeout).await {
                 Ok(response) => PeerAnswer::Response(response),
                 Err(reason) => {
                     tracing::debug!(%peer, reason, "no answer");
@@ -105,10 +105,20 @@ impl Link {
         Ok(Self { url, client })
     }
 
-    async fn ask(&self, request: Request, timeout: Duration) -> Result<Response, String> {
+    async fn ask(
+        &self,
+        correlation: Correlation,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<Response, String> {
         let connections = self.connections();
         let kind = RequestKind::of(&request);
-        let exchange = self.exchange(&connections.client, kind, wire::encode_request(&request));
+        let exchange = self.exchange(
+            &connections.client,
+            kind,
+            correlation,
+            wire::encode_request(&request),
+        );
         let outcome = match tokio::time::timeout(timeout, exchange).await {
             Ok(Ok(body)) => wire::decode_response(kind, &body).map_err(|error| error.to_string()),
             Ok(Err(reason)) => Err(reason),
@@ -124,11 +134,13 @@ impl Link {
         &self,
         client: &reqwest::Client,
         kind: RequestKind,
+        correlation: Correlation,
         body: Vec<u8>,
     ) -> Result<Vec<u8>, String> {
         let mut response = client
             .post(format!("{}{}", self.url, kind.path()))
             .header(reqwest::header::CONTENT_TYPE, wire::JSON)
+            .header(wire::CORRELATION_HEADER, correlation.0)
             .body(body)
             .send()
             .await

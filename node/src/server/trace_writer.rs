@@ -19,6 +19,8 @@ pub struct TraceOptions {
     pub origin_ns: i64,
     /// How often the node was started in this run, from 1.
     pub incarnation: u32,
+    /// Whether to report messages between replicas as well.
+    pub messages: bool,
 }
 
 #[derive(Serialize)]
@@ -39,6 +41,7 @@ pub(crate) struct TraceWriter {
     node: String,
     incarnation: u32,
     origin_ns: i64,
+    messages: bool,
     next_seq: u64,
     lines: Vec<u8>,
 }
@@ -56,6 +59,7 @@ impl TraceWriter {
             node: node.to_string(),
             incarnation: options.incarnation,
             origin_ns: options.origin_ns,
+            messages: options.messages,
             next_seq: 0,
             lines: Vec::new(),
         })
@@ -85,7 +89,12 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// The file, for messages.
+    /// Whether messages between replicas are to be reported.
+    pub(crate) fn wants_messages(&self) -> bool {
+        self.messages
+    }
+
+    /// The file, for error messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -110,6 +119,7 @@ mod tests {
             path: path.into(),
             origin_ns: 1_000,
             incarnation,
+            messages: false,
         };
         TraceWriter::open(&options, NodeId(2)).unwrap()
     }

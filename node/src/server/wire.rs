@@ -5,15 +5,26 @@
 //! fetch-snapshot response, follow its JSON part as the bytes they are stored as:
 //! `length u32 (big-endian) | JSON of that length | bytes`.
 
+use axum::http::HeaderMap;
 use serde::de::DeserializeOwned;
 
 use crate::batch::Batch;
 use crate::message::{FetchResponse, FetchSnapshotResponse, Request, Response};
+use crate::raft::Correlation;
 
 /// Media type of JSON bodies.
 pub const JSON: &str = "application/json";
 /// Media type of fetch responses.
 pub const OCTETS: &str = "application/octet-stream";
+
+/// Header in which the sender of a request names it; only traces use it.
+pub const CORRELATION_HEADER: &str = "x-kraft-correlation";
+
+/// The name of a request, if its sender gives one.
+pub fn correlation(headers: &HeaderMap) -> Option<Correlation> {
+    let text = headers.get(CORRELATION_HEADER)?.to_str().ok()?;
+    text.parse().ok().map(Correlation)
+}
 
 /// Kinds of request, each with its own path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
