@@ -2,11 +2,12 @@
 //! Never decides what is in it.
 //!
 //! One JSON line in the shape of Kafka's file (data version 1, -1 for "none"), plus a checksum over
-//! the line without it: the vote is not replicated, so nobody else could tell that it rotted.
+//! the line without it: the vote is not replicated, so nobody else could tell that it rotted. The
+//! data directory of the candidate that got the vote is there where it is known (KIP-853).
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{DirectoryId, Epoch, NodeId, ReplicaKey};
 use crate::raft::QuorumState;
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, StorageError, read_error, write_error};
@@ -25,15 +26,45 @@ struct Line {
     leader_id: i32,
     leader_epoch: i32,
     voted_id: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    voted_directory_id: Option<DirectoryId>,
     #[serde(rename = "data_version")]
     data_version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     checksum: Option<String>,
 }
 
+/// What the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stored {
+    epoch: Epoch,
+    leader: Option<NodeId>,
+    voted_for: Option<ReplicaKey>,
+}
+
+impl From<QuorumState> for Stored {
+    fn from(state: QuorumState) -> Self {
+        Self {
+            epoch: state.epoch,
+            leader: state.leader,
+            voted_for: state.voted_for.map(ReplicaKey::from),
+        }
+    }
+}
+
+impl From<Stored> for QuorumState {
+    fn from(stored: Stored) -> Self {
+        Self {
+            epoch: stored.epoch,
+            leader: stored.leader,
+            voted_for: stored.voted_for.map(|key| key.id),
+        }
+    }
+}
+
 /// Replaces the file. Durable on return.
 pub(crate) fn write<D: Disk>(disk: &mut D, state: QuorumState) -> Result<(), StorageError> {
-    replace(disk, FILE, TEMPORARY_FILE, encode(state).as_bytes())
+    replace(disk, FILE, TEMPORARY_FILE, encode(state.into()).as_bytes())
 }
 
 /// Replaces the file, and leaves it to chance whether that survives a power cut.
@@ -41,7 +72,7 @@ pub(crate) fn write_unsynced<D: Disk>(
     disk: &mut D,
     state: QuorumState,
 ) -> Result<(), StorageError> {
-    disk.write(TEMPORARY_FILE, encode(state).as_bytes())
+    disk.write(TEMPORARY_FILE, encode(state.into()).as_bytes())
         .map_err(write_error("write", TEMPORARY_FILE))?;
     disk.rename(TEMPORARY_FILE, FILE)
         .map_err(write_error("replace", FILE))
@@ -83,15 +114,17 @@ pub(crate) fn replace<D: Disk>(
 /// Reads the file; `None` where there is none.
 pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<QuorumState>, OpenError> {
     let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
-    bytes.map(|bytes| decode(&bytes)).transpose()
+    let stored = bytes.map(|bytes| decode(&bytes)).transpose()?;
+    Ok(stored.map(QuorumState::from))
 }
 
-fn encode(state: QuorumState) -> String {
+fn encode(state: Stored) -> String {
     let id = |node: Option<NodeId>| node.map_or(NONE, |node| node.0);
     let mut line = Line {
         leader_id: id(state.leader),
         leader_epoch: state.epoch.0,
-        voted_id: id(state.voted_for),
+        voted_id: id(state.voted_for.map(|key| key.id)),
+        voted_directory_id: state.voted_for.and_then(|key| key.directory_id),
         data_version: DATA_VERSION,
         checksum: None,
     };
@@ -102,7 +135,7 @@ fn encode(state: QuorumState) -> String {
     json(&line) + "\n"
 }
 
-fn decode(bytes: &[u8]) -> Result<QuorumState, OpenError> {
+fn decode(bytes: &[u8]) -> Result<Stored, OpenError> {
     let damaged = |found: String| OpenError::Damaged {
         file: FILE.to_owned(),
         position_bytes: 0,
@@ -122,10 +155,13 @@ fn decode(bytes: &[u8]) -> Result<QuorumState, OpenError> {
     }
     let line: Line = serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
     let node = |id: i32| (id != NONE).then_some(NodeId(id));
-    let state = QuorumState {
+    let state = Stored {
         epoch: Epoch(line.leader_epoch),
         leader: node(line.leader_id),
-        voted_for: node(line.voted_id),
+        voted_for: node(line.voted_id).map(|id| ReplicaKey {
+            id,
+            directory_id: line.voted_directory_id,
+        }),
     };
     let numbers_are_valid =
         line.leader_epoch >= 0 && line.leader_id >= NONE && line.voted_id >= NONE;
@@ -144,16 +180,27 @@ fn decode(bytes: &[u8]) -> Result<QuorumState, OpenError> {
 mod tests {
     use super::*;
 
-    const STATES: [QuorumState; 2] = [
-        QuorumState {
+    const STATES: [Stored; 3] = [
+        Stored {
             epoch: Epoch(0),
             leader: None,
             voted_for: None,
         },
-        QuorumState {
+        Stored {
             epoch: Epoch(7),
             leader: Some(NodeId(0)),
-            voted_for: Some(NodeId(3)),
+            voted_for: Some(ReplicaKey {
+                id: NodeId(3),
+                directory_id: None,
+            }),
+        },
+        Stored {
+            epoch: Epoch(7),
+            leader: None,
+            voted_for: Some(ReplicaKey {
+                id: NodeId(3),
+                directory_id: Some(DirectoryId(7 << 100)),
+            }),
         },
     ];
 
@@ -165,25 +212,30 @@ mod tests {
             "{line}"
         );
         assert!(line.ends_with("\"}\n"), "{line}");
+        let line = encode(STATES[2]);
+        let start = r#"{"leaderId":-1,"leaderEpoch":7,"votedId":3,"votedDirectoryId":""#;
+        assert!(line.starts_with(start), "{line}");
     }
 
     #[test]
     fn states_come_back() {
         for state in STATES {
-            assert_eq!(decode(encode(state).as_bytes()).unwrap(), state);
+            assert_eq!(decode(encode(state.into()).as_bytes()).unwrap(), state);
         }
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        let bytes = encode(STATES[1]).into_bytes();
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
-        }
-        for length in 0..bytes.len() {
-            assert!(decode(&bytes[..length]).is_err(), "length {length}");
+        for state in STATES {
+            let bytes = encode(state).into_bytes();
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
+            }
+            for length in 0..bytes.len() {
+                assert!(decode(&bytes[..length]).is_err(), "length {length}");
+            }
         }
     }
 
