@@ -46,6 +46,12 @@ impl BatchCache {
         }
     }
 
+    /// Drops everything, because the log starts anew.
+    pub(crate) fn clear(&mut self) {
+        self.batches.clear();
+        self.held_bytes = 0;
+    }
+
     /// The batch with this base offset, if it is held.
     pub(crate) fn get(&self, base_offset: Offset) -> Option<&Batch> {
         self.batches

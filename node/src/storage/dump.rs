@@ -6,6 +6,7 @@ use crate::ids::{Epoch, Offset};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::storage::segment::{BatchEntry, Link, check_fit, find_witness, read_item};
 
+pub use crate::storage::log_start::{FILE as LOG_START_FILE, decode as decode_log_start};
 pub use crate::storage::segment::base_offset as segment_base_offset;
 
 /// Something found in a segment.
@@ -82,9 +83,19 @@ pub struct Dump {
     /// What came before is damaged or missing, so nothing is known that the next batch has to fit
     /// to. Saying so again would only hide the damage that there is.
     lost: bool,
+    log_start: Offset,
 }
 
 impl Dump {
+    /// For a log that starts here, as [`LOG_START_FILE`] says. What is before may be gone in part or
+    /// altogether.
+    pub fn of_log_starting_at(log_start: Offset) -> Self {
+        Self {
+            log_start,
+            ..Self::default()
+        }
+    }
+
     /// Shows the next segment. `is_last` says that no later segment has any bytes; only then can
     /// bad bytes at the end be a torn write.
     pub fn segment(
@@ -94,7 +105,10 @@ impl Dump {
         is_last: bool,
         show: &mut impl FnMut(Item),
     ) {
-        if base_offset != self.link.log_end && !self.lost {
+        if base_offset != self.link.log_end && base_offset <= self.log_start {
+            self.link = Link::at(base_offset);
+            self.lost = false;
+        } else if base_offset != self.link.log_end && !self.lost {
             let expected = self.link.log_end;
             show(Item::Misfit {
                 position_bytes: 0,

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::ids::Offset;
+use crate::ids::{Offset, SnapshotId};
 use crate::storage::meta::Identity;
 
 /// A running storage could not do what was asked.
@@ -55,6 +55,86 @@ pub enum StorageError {
         /// What there is.
         log_start: Offset,
     },
+    /// A snapshot that was sound before is not any more.
+    #[error(
+        "{file} at byte {position_bytes}: expected {expected}, found {found}. The disk damaged it \
+         after it was written; stop this node and replace its disk"
+    )]
+    SnapshotDamaged {
+        /// In which file.
+        file: String,
+        /// Where it stops making sense.
+        position_bytes: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A control batch is sound, but another version must have written it.
+    #[error(
+        "the control record at offset {offset} is none that this version knows ({reason}); start the \
+         version that wrote it"
+    )]
+    ControlRecord {
+        /// Where it is.
+        offset: Offset,
+        /// Why it is not known.
+        reason: String,
+    },
+    /// There is no such snapshot.
+    #[error("there is no snapshot {id}; there is {}", list(.known))]
+    NoSuchSnapshot {
+        /// The snapshot that was asked for.
+        id: SnapshotId,
+        /// Those that are there.
+        known: Vec<SnapshotId>,
+    },
+    /// The log cannot start where no snapshot ends.
+    #[error(
+        "the log cannot start at offset {new_start}, because no snapshot ends there; there is {}",
+        list(.known)
+    )]
+    NoSnapshotEndsAt {
+        /// Where the log was to start.
+        new_start: Offset,
+        /// The snapshots that are there.
+        known: Vec<SnapshotId>,
+    },
+    /// A snapshot of this replica's state cannot have this id.
+    #[error("a snapshot cannot be called {id}: {reason}")]
+    SnapshotId {
+        /// The id.
+        id: SnapshotId,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A piece of a download that does not continue what is there.
+    #[error(
+        "a piece of snapshot {id} is for byte {position_bytes}, but byte {expected_bytes} is next"
+    )]
+    DownloadPosition {
+        /// Which snapshot is fetched.
+        id: SnapshotId,
+        /// Where the piece belongs.
+        position_bytes: u64,
+        /// How much is there.
+        expected_bytes: u64,
+    },
+    /// What was fetched is not the snapshot. It was removed.
+    #[error(
+        "the fetched snapshot {id} is not one: at byte {position_bytes} expected {expected}, found \
+         {found}. It was dropped; fetch it again"
+    )]
+    DownloadDamaged {
+        /// Which snapshot was fetched.
+        id: SnapshotId,
+        /// Where it stops making sense.
+        position_bytes: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
     /// An earlier change failed.
     #[error("an earlier change of the disk failed, so nothing more is written; stop this node")]
     Stopped,
@@ -65,10 +145,28 @@ impl StorageError {
     /// kernel may have dropped the bytes and then report success.
     pub fn is_fatal(&self) -> bool {
         match self {
-            Self::Write { .. } | Self::Damaged { .. } | Self::Stopped => true,
-            Self::Read { .. } | Self::BelowLogStart { .. } => false,
+            Self::Write { .. }
+            | Self::Damaged { .. }
+            | Self::SnapshotDamaged { .. }
+            | Self::Stopped => true,
+            Self::Read { .. }
+            | Self::BelowLogStart { .. }
+            | Self::ControlRecord { .. }
+            | Self::NoSuchSnapshot { .. }
+            | Self::NoSnapshotEndsAt { .. }
+            | Self::SnapshotId { .. }
+            | Self::DownloadPosition { .. }
+            | Self::DownloadDamaged { .. } => false,
         }
     }
+}
+
+fn list(snapshots: &[SnapshotId]) -> String {
+    if snapshots.is_empty() {
+        return "none at all".to_owned();
+    }
+    let names: Vec<String> = snapshots.iter().map(SnapshotId::to_string).collect();
+    names.join(", ")
 }
 
 /// Names a failed change of `file`.
@@ -119,6 +217,33 @@ pub enum OpenError {
     ClusterId {
         /// The id that was given.
         cluster_id: String,
+    },
+    /// Formatting stopped half-way, so nobody knows which voters were meant.
+    #[error(
+        "formatting this data directory did not get to its end: there is {file}, but no \
+         meta.properties. Nothing was changed. Format it again"
+    )]
+    HalfFormatted {
+        /// What formatting left.
+        file: String,
+    },
+    /// The directory is to be formatted, but was already.
+    #[error(
+        "this data directory is formatted already, for {found}. Nothing was changed. Start the node \
+         on it, or choose another directory"
+    )]
+    Formatted {
+        /// Whose it is.
+        found: Identity,
+    },
+    /// The directory is to be formatted, but is in use for something.
+    #[error(
+        "there is {file} in this data directory, so it is not an empty one. Nothing was changed. \
+         Choose an empty directory"
+    )]
+    NotEmpty {
+        /// What is in it.
+        file: String,
     },
     /// A file was written by a version that is not known.
     #[error(

@@ -14,8 +14,9 @@
 //!   durable. It is how recovery knows that a bad batch was not simply torn by a crash. The
 //!   witness rides along with the next write, so it costs no sync; what it cannot cover is the last
 //!   synced write.
-//! * `previous_crc` is the checksum of the batch before, across segments, 0 before the first batch.
-//!   An old version of a stretch of the log, sound in itself, does not fit in.
+//! * `previous_crc` is the checksum of the batch before, across segments, 0 where there is none. An
+//!   old version of a stretch of the log, sound in itself, does not fit in. Before the first batch
+//!   of a log that does not start at 0, nobody knows any more what it was, so anything fits there.
 //!
 //! Besides batches there are two frames without content: *seal* only carries the witness for what
 //! was synced last, *close* ends a segment and promises that another one follows.

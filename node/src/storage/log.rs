@@ -1,15 +1,15 @@
-//! Owns the log in use: appending, syncing, cutting, rolling and reading.
+//! Owns the log in use: appending, syncing, cutting at both ends, rolling and reading.
 //! Never repairs anything; that is recovery's, before the log is in use.
 
 use crate::batch::Batch;
-use crate::ids::{Epoch, Offset};
+use crate::ids::{Offset, SnapshotId};
 use crate::raft::EpochStart;
 use crate::storage::StorageOptions;
 use crate::storage::cache::BatchCache;
 use crate::storage::disk::Disk;
 use crate::storage::error::{StorageError, write_error};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
-use crate::storage::segment::{BatchEntry, Link, Segment};
+use crate::storage::segment::{self, BatchEntry, Link, Segment};
 
 /// The log. Only its last segment is written to; all before it are durable and closed.
 #[derive(Debug)]
@@ -17,17 +17,21 @@ pub(crate) struct Log {
     options: StorageOptions,
     /// Ascending and contiguous, never empty.
     segments: Vec<Segment>,
+    /// End of what is only in a snapshot; the default where the log is whole. In the first segment
+    /// or at its start, and between two batches.
+    start: SnapshotId,
     cache: BatchCache,
     link: Link,
     scratch: Vec<u8>,
 }
 
 impl Log {
-    /// The log that consists of these segments.
-    pub(crate) fn new(options: StorageOptions, segments: Vec<Segment>) -> Self {
+    /// The log that consists of what is at or after `start` in these segments.
+    pub(crate) fn new(options: StorageOptions, start: SnapshotId, segments: Vec<Segment>) -> Self {
         let mut log = Self {
             options,
             segments,
+            start,
             cache: BatchCache::new(options.cache_bytes),
             link: Link::default(),
             scratch: Vec::new(),
@@ -36,8 +40,20 @@ impl Log {
         log
     }
 
+    pub(crate) fn start(&self) -> SnapshotId {
+        self.start
+    }
+
     pub(crate) fn log_start(&self) -> Offset {
-        self.segments[0].base_offset
+        self.start.end_offset
+    }
+
+    /// Size of all segments.
+    pub(crate) fn length_bytes(&self) -> u64 {
+        self.segments
+            .iter()
+            .map(|segment| segment.length_bytes)
+            .sum()
     }
 
     pub(crate) fn log_end(&self) -> Offset {
@@ -47,7 +63,7 @@ impl Log {
     /// Epochs of the log, from the batches themselves.
     pub(crate) fn epochs(&self) -> Vec<EpochStart> {
         let mut epochs: Vec<EpochStart> = Vec::new();
-        for entry in self.segments.iter().flat_map(|segment| &segment.entries) {
+        for (_, entry) in self.entries() {
             if epochs.last().is_none_or(|last| last.epoch != entry.epoch) {
                 epochs.push(EpochStart {
                     epoch: entry.epoch,
@@ -56,6 +72,28 @@ impl Log {
             }
         }
         epochs
+    }
+
+    /// All batches with their segments.
+    fn entries(&self) -> impl Iterator<Item = (&Segment, &BatchEntry)> {
+        self.segments
+            .iter()
+            .flat_map(|segment| segment.entries.iter().map(move |entry| (segment, entry)))
+            .filter(|(_, entry)| entry.base_offset >= self.log_start())
+    }
+
+    /// The batch that ends at `end_offset` or contains it, be it in the log or only in its first
+    /// segment still; `None` where there is none.
+    pub(crate) fn entry_up_to(&self, end_offset: Offset) -> Option<&BatchEntry> {
+        segment::entry_up_to(&self.segments, end_offset)
+    }
+
+    /// The control batches, read from memory or disk.
+    pub(crate) fn control_batches<D: Disk>(&self, disk: &D) -> Result<Vec<Batch>, StorageError> {
+        self.entries()
+            .filter(|(_, entry)| entry.control)
+            .map(|(segment, entry)| self.read_entry(disk, segment, entry))
+            .collect()
     }
 
     pub(crate) fn append<D: Disk>(
@@ -105,7 +143,11 @@ impl Log {
 
     pub(crate) fn seal<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
         self.sync(disk)?;
-        if self.active().sealed || self.link == Link::default() {
+        let is_empty = self
+            .segments
+            .iter()
+            .all(|segment| segment.entries.is_empty());
+        if self.active().sealed || is_empty {
             return Ok(());
         }
         self.write_frame(disk, FrameKind::Seal, &[])?;
@@ -118,10 +160,7 @@ impl Log {
     /// old one.
     fn roll<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
         let next = Segment::empty(self.link.log_end);
-        disk.write(&next.file, &[])
-            .map_err(write_error("create", &next.file))?;
-        disk.sync_directory()
-            .map_err(write_error("sync the directory for", &next.file))?;
+        create_segment(disk, &next.file)?;
         self.write_frame(disk, FrameKind::Close, &[])?;
         self.sync(disk)?;
         self.segments.push(next);
@@ -141,6 +180,10 @@ impl Log {
             self.log_start(),
             self.link.log_end
         );
+        self.cut(disk, log_end)
+    }
+
+    fn cut<D: Disk>(&mut self, disk: &mut D, log_end: Offset) -> Result<(), StorageError> {
         if log_end == self.link.log_end {
             return Ok(());
         }
@@ -207,13 +250,77 @@ impl Log {
                 if read_bytes > max_bytes && !batches.is_empty() {
                     return Ok(batches);
                 }
-                batches.push(match self.cache.get(entry.base_offset) {
-                    Some(batch) => batch.clone(),
-                    None => read_batch(disk, segment, entry)?,
-                });
+                batches.push(self.read_entry(disk, segment, entry)?);
             }
         }
         Ok(batches)
+    }
+
+    fn read_entry<D: Disk>(
+        &self,
+        disk: &D,
+        segment: &Segment,
+        entry: &BatchEntry,
+    ) -> Result<Batch, StorageError> {
+        match self.cache.get(entry.base_offset) {
+            Some(batch) => Ok(batch.clone()),
+            None => read_batch(disk, segment, entry),
+        }
+    }
+
+    /// Removes the segments that lie wholly before `start`, which must be durable as the log start
+    /// already. The removal becomes durable with the next sync of the directory.
+    pub(crate) fn advance_start<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        start: SnapshotId,
+    ) -> Result<(), StorageError> {
+        assert!(
+            (self.log_start()..=self.link.log_end).contains(&start.end_offset),
+            "a log of {}..{} cannot start at {}",
+            self.log_start(),
+            self.link.log_end,
+            start.end_offset
+        );
+        let below_count = self.segment_of(start.end_offset);
+        for segment in self.segments.drain(..below_count) {
+            disk.remove(&segment.file)
+                .map_err(write_error("remove", &segment.file))?;
+        }
+        self.start = start;
+        Ok(())
+    }
+
+    /// Drops the whole log; it goes on from `start`, whose snapshot must be durable as the log start
+    /// already. Batches go from the last one backwards and a segment is there at every moment, so a
+    /// crash leaves a log that does not reach the snapshot (and is dropped at the next start), never
+    /// one that is missing.
+    pub(crate) fn reset<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        start: SnapshotId,
+    ) -> Result<(), StorageError> {
+        let base_offset = self.segments[0].base_offset;
+        assert!(
+            start.end_offset >= base_offset,
+            "a log cannot go back from {base_offset} to {}",
+            start.end_offset
+        );
+        self.cut(disk, base_offset)?;
+        if base_offset != start.end_offset {
+            let next = Segment::empty(start.end_offset);
+            create_segment(disk, &next.file)?;
+            for segment in std::mem::replace(&mut self.segments, vec![next]) {
+                disk.remove(&segment.file)
+                    .map_err(write_error("remove", &segment.file))?;
+            }
+            disk.sync_directory()
+                .map_err(write_error("sync the directory for", "removed segments"))?;
+        }
+        self.start = start;
+        self.cache.clear();
+        self.link = self.last_link();
+        Ok(())
     }
 
     fn write_frame<D: Disk>(
@@ -224,7 +331,7 @@ impl Log {
     ) -> Result<(), StorageError> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        let previous_crc = self.link.last_crc;
+        let previous_crc = self.link.last_crc.unwrap_or(0);
         let active = self.active_mut();
         Frame {
             kind,
@@ -267,12 +374,17 @@ impl Log {
             .iter()
             .rfind(|segment| !segment.entries.is_empty());
         let start = Link {
-            log_end: self.log_start(),
-            last_epoch: Epoch::default(),
-            last_crc: 0,
+            last_epoch: self.start.epoch,
+            ..Link::at(self.segments[0].base_offset)
         };
         last_with_batches.map_or(start, |segment| start.after(&segment.entries))
     }
+}
+
+fn create_segment<D: Disk>(disk: &mut D, file: &str) -> Result<(), StorageError> {
+    disk.write(file, &[]).map_err(write_error("create", file))?;
+    disk.sync_directory()
+        .map_err(write_error("sync the directory for", file))
 }
 
 fn read_batch<D: Disk>(

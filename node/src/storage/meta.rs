@@ -1,11 +1,13 @@
 //! Owns `meta.properties`: which replica of which cluster a data directory belongs to.
-//! Never changes it after the first start.
+//! Never changes what it says; a directory without an id of its own may be given one later.
+//!
+//! Version 1 has no directory id, version 2 has one (Kafka's `directory.id`, KIP-853).
 
 use std::fmt;
 
-use crate::ids::NodeId;
+use crate::ids::{DirectoryId, NodeId};
 use crate::storage::disk::{Disk, read_whole};
-use crate::storage::error::{OpenError, read_error};
+use crate::storage::error::{OpenError, StorageError, read_error};
 use crate::storage::quorum_state::replace;
 
 /// Name of the file.
@@ -13,7 +15,8 @@ pub const FILE: &str = "meta.properties";
 /// What the file is called until it is complete.
 pub const TEMPORARY_FILE: &str = "meta.properties.tmp";
 
-const VERSION: u32 = 1;
+const VERSION_WITHOUT_DIRECTORY: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,65 +50,81 @@ impl Identity {
     }
 }
 
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) identity: Identity,
+    pub(crate) directory_id: Option<DirectoryId>,
+}
+
 /// Reads the file; `None` where there is none.
-pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<Identity>, OpenError> {
+pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<Meta>, OpenError> {
     let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
     bytes.map(|bytes| decode(&bytes)).transpose()
 }
 
 /// Writes the file. Durable on return.
-pub(crate) fn write<D: Disk>(disk: &mut D, identity: &Identity) -> Result<(), OpenError> {
-    Ok(replace(
-        disk,
-        FILE,
-        TEMPORARY_FILE,
-        encode(identity).as_bytes(),
-    )?)
+pub(crate) fn write<D: Disk>(disk: &mut D, meta: &Meta) -> Result<(), StorageError> {
+    replace(disk, FILE, TEMPORARY_FILE, encode(meta).as_bytes())
 }
 
-fn encode(identity: &Identity) -> String {
-    format!(
-        "version={VERSION}\ncluster.id={}\nnode.id={}\n",
-        identity.cluster_id, identity.node_id.0
-    )
+fn encode(meta: &Meta) -> String {
+    let Identity {
+        cluster_id,
+        node_id: NodeId(node_id),
+    } = &meta.identity;
+    let lines = format!("cluster.id={cluster_id}\nnode.id={node_id}\n");
+    match meta.directory_id {
+        Some(directory_id) => format!("version={VERSION}\n{lines}directory.id={directory_id}\n"),
+        None => format!("version={VERSION_WITHOUT_DIRECTORY}\n{lines}"),
+    }
 }
 
-fn decode(bytes: &[u8]) -> Result<Identity, OpenError> {
+fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
     let damaged = |found: String| OpenError::Damaged {
         file: FILE.to_owned(),
         position_bytes: 0,
-        expected: "the lines version=, cluster.id= and node.id=, in this order".to_owned(),
+        expected: "the lines version=, cluster.id=, node.id= and (from version 2 on) \
+                   directory.id=, in this order"
+            .to_owned(),
         found,
     };
     let text = std::str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
+    let unlike = || damaged(format!("{text:?}"));
     let mut lines = text.lines();
     let mut value = |key: &str| {
-        lines
-            .next()
-            .and_then(|line| line.strip_prefix(key))
-            .ok_or_else(|| damaged(format!("{text:?}")))
+        let line = lines.next().and_then(|line| line.strip_prefix(key));
+        line.ok_or_else(unlike)
     };
     let version = value("version=")?;
-    if version != VERSION.to_string() && version.parse::<u32>().is_ok() {
+    let version = version.parse::<u32>().map_err(|_| unlike())?;
+    if !(VERSION_WITHOUT_DIRECTORY..=VERSION).contains(&version) {
         return Err(OpenError::Version {
             file: FILE,
             field: "version",
-            found: version.to_owned(),
+            found: version.to_string(),
             known: VERSION,
         });
     }
     let cluster_id = value("cluster.id=")?.to_owned();
-    let node_id = value("node.id=")?
-        .parse()
-        .map_err(|_| damaged(format!("{text:?}")))?;
-    let identity = Identity {
-        cluster_id,
-        node_id: NodeId(node_id),
-    };
-    if encode(&identity) == text {
-        Ok(identity)
+    let node_id = value("node.id=")?.parse().map_err(|_| unlike())?;
+    let directory_id = if version == VERSION {
+        let text = value("directory.id=")?;
+        Some(text.parse().map_err(|_| unlike())?)
     } else {
-        Err(damaged(format!("{text:?}")))
+        None
+    };
+    let meta = Meta {
+        identity: Identity {
+            cluster_id,
+            node_id: NodeId(node_id),
+        },
+        directory_id,
+    };
+    if encode(&meta) == text {
+        Ok(meta)
+    } else {
+        Err(unlike())
     }
 }
 
@@ -120,32 +139,46 @@ mod tests {
         }
     }
 
+    fn metas() -> [Meta; 2] {
+        [None, Some(DirectoryId(7 << 100))].map(|directory_id| Meta {
+            identity: identity(),
+            directory_id,
+        })
+    }
+
     #[test]
-    fn an_identity_comes_back() {
-        assert_eq!(decode(encode(&identity()).as_bytes()).unwrap(), identity());
+    fn an_identity_comes_back_with_and_without_a_directory_id() {
+        for meta in metas() {
+            assert_eq!(decode(encode(&meta).as_bytes()).unwrap(), meta);
+        }
     }
 
     #[test]
     fn no_flipped_bit_yields_the_same_identity() {
-        let bytes = encode(&identity()).into_bytes();
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                decode(&damaged).ok() != Some(identity()),
-                "bit {bit} went unnoticed"
-            );
-        }
-        for length in 0..bytes.len() {
-            assert!(decode(&bytes[..length]).is_err(), "length {length}");
+        for meta in metas() {
+            let bytes = encode(&meta).into_bytes();
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(
+                    decode(&damaged).ok() != Some(meta.clone()),
+                    "bit {bit} went unnoticed"
+                );
+            }
+            for length in 0..bytes.len() {
+                assert!(decode(&bytes[..length]).is_err(), "length {length}");
+            }
         }
     }
 
     #[test]
     fn an_unknown_version_is_named() {
-        let text = encode(&identity()).replace("version=1", "version=2");
-        let refused = decode(text.as_bytes()).unwrap_err();
-        assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
+        for meta in metas() {
+            let text = encode(&meta);
+            let text = format!("version=3{}", &text["version=1".len()..]);
+            let refused = decode(text.as_bytes()).unwrap_err();
+            assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
+        }
     }
 
     #[test]

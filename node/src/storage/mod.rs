@@ -1,37 +1,54 @@
-//! Owns everything that survives a crash: log segments, quorum-state file, and their recovery.
+//! Owns everything that survives a crash: log, snapshots, quorum-state file, and their recovery.
 //! Never decides what is written; the protocol core does.
 //!
 //! A data directory holds `meta.properties` (whose directory it is), `quorum-state` (epoch, leader,
-//! vote) and the log as segments `<base offset>.log`. What a segment looks like, and how recovery
-//! tells a torn tail from damage, is described in [`frame`] and [`recovery`].
+//! vote), the log as segments `<base offset>.log`, snapshots `<end offset>-<epoch>.checkpoint`, and
+//! `log-start` once the log has lost its beginning to a snapshot. What a segment looks like, and how
+//! recovery tells a torn tail from damage, is described in [`frame`] and [`recovery`]; what a
+//! snapshot looks like in [`checkpoint`].
+//!
+//! The log start is an offset of its own (as in Kafka), not the start of a segment: the `log-start`
+//! file names the snapshot that ends there. It is replaced as a whole, before anything is removed,
+//! so a crash at any point leaves the old or the new start, and too many files at worst.
 
 mod cache;
+pub mod checkpoint;
+mod checkpoint_writer;
 pub mod directory_disk;
 pub mod disk;
 pub mod dump;
 mod error;
+pub mod format;
 pub mod frame;
 mod log;
+pub mod log_start;
 pub mod meta;
 pub mod quorum_state;
 pub mod recovery;
 mod segment;
+mod snapshot_recovery;
+mod snapshots;
 pub mod write_behind_disk;
 
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::{SnapshotHeader, SnapshotReader};
+pub use checkpoint_writer::{MAX_RECORD_BYTES, SnapshotDownload, SnapshotWriter};
 pub use directory_disk::{DirectoryDisk, DirectoryDiskError};
 pub use disk::Disk;
 pub use error::{OpenError, StorageError};
+pub use format::format;
 pub use meta::Identity;
+pub use snapshot_recovery::SnapshotFile;
 pub use write_behind_disk::WriteBehindDisk;
 
 use crate::batch::Batch;
-use crate::ids::Offset;
+use crate::ids::{DirectoryId, Offset};
 use crate::raft::{QuorumState, Recovered};
 
 use log::Log;
+use snapshot_recovery::Snapshots;
 
 /// Sizes that storage works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +80,8 @@ impl Default for StorageOptions {
 pub struct Storage<D> {
     disk: D,
     log: Log,
+    snapshots: Snapshots,
+    directory_id: Option<DirectoryId>,
     stopped: bool,
 }
 
@@ -75,26 +94,51 @@ impl<D: Disk> Storage<D> {
     /// missing in a way that no crash explains, or if the disk fails. In the first two cases
     /// nothing was changed.
     pub fn open(
-        mut disk: D,
+        disk: D,
         identity: &Identity,
         options: StorageOptions,
     ) -> Result<(Self, Recovered), OpenError> {
-        let found = recovery::recover(&mut disk, identity, options.verify_checksums)?;
-        let log = Log::new(options, found.segments);
+        Self::open_with_directory_id(disk, identity, None, options)
+    }
+
+    /// As [`open`](Self::open). A directory that has no id of its own, because it is empty or was
+    /// initialised without one, gets `new_directory_id`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_directory_id(
+        mut disk: D,
+        identity: &Identity,
+        new_directory_id: Option<DirectoryId>,
+        options: StorageOptions,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let found = recovery::recover(
+            &mut disk,
+            identity,
+            new_directory_id,
+            options.verify_checksums,
+        )?;
+        let mut storage = Self {
+            disk,
+            log: Log::new(options, found.log_start, found.segments),
+            snapshots: found.snapshots,
+            directory_id: found.directory_id,
+            stopped: false,
+        };
+        if let Some(snapshot) = found.reset_to {
+            storage.reset_to(snapshot)?;
+        }
         let recovered = Recovered {
             quorum_state: found.quorum_state,
-            log_start: log.log_start(),
-            log_end: log.log_end(),
-            epochs: log.epochs(),
+            log_start: storage.log.log_start(),
+            log_end: storage.log.log_end(),
+            epochs: storage.log.epochs(),
             truncated_bytes: found.truncated_bytes,
-            snapshots: Vec::new(),
-            snapshot_voters: None,
-            control_records: Vec::new(),
-        };
-        let storage = Self {
-            disk,
-            log,
-            stopped: false,
+            snapshots: storage.sendable_snapshots(),
+            snapshot_voters: storage
+                .latest_snapshot()
+                .and_then(|snapshot| snapshot.header.voters.clone()),
+            control_records: storage.voter_records()?,
         };
         Ok((storage, recovered))
     }
@@ -197,15 +241,15 @@ impl<D: Disk> Storage<D> {
         &self.disk
     }
 
-    fn change(
+    fn change<T>(
         &mut self,
-        action: impl FnOnce(&mut Log, &mut D) -> Result<(), StorageError>,
-    ) -> Result<(), StorageError> {
+        action: impl FnOnce(&mut Log, &mut D) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
         if self.stopped {
             return Err(StorageError::Stopped);
         }
         let outcome = action(&mut self.log, &mut self.disk);
-        self.stopped = outcome.is_err();
+        self.stopped = outcome.as_ref().is_err_and(StorageError::is_fatal);
         outcome
     }
 }

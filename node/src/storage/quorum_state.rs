@@ -2,7 +2,8 @@
 //! Never decides what is in it.
 //!
 //! One JSON line in the shape of Kafka's file (data version 1, -1 for "none"), plus a checksum over
-//! the line without it: the vote is not replicated, so nobody else could tell that it rotted.
+//! the line without it: the vote is not replicated, so nobody else could tell that it rotted. The
+//! data directory of the candidate that got the vote is there where it is known (KIP-853).
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,7 @@ struct Line {
     leader_id: i32,
     leader_epoch: i32,
     voted_id: i32,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     voted_directory_id: Option<DirectoryId>,
     #[serde(rename = "data_version")]
     data_version: u32,
@@ -85,7 +86,8 @@ pub(crate) fn replace<D: Disk>(
 /// Reads the file; `None` where there is none.
 pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<QuorumState>, OpenError> {
     let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
-    bytes.map(|bytes| decode(&bytes)).transpose()
+    let stored = bytes.map(|bytes| decode(&bytes)).transpose()?;
+    Ok(stored.map(QuorumState::from))
 }
 
 fn encode(state: QuorumState) -> String {
@@ -93,8 +95,8 @@ fn encode(state: QuorumState) -> String {
     let mut line = Line {
         leader_id: id(state.leader),
         leader_epoch: state.epoch.0,
-        voted_id: id(state.voted_for.map(|voted_for| voted_for.id)),
-        voted_directory_id: state.voted_for.and_then(|voted_for| voted_for.directory_id),
+        voted_id: id(state.voted_for.map(|key| key.id)),
+        voted_directory_id: state.voted_for.and_then(|key| key.directory_id),
         data_version: DATA_VERSION,
         checksum: None,
     };
@@ -150,7 +152,7 @@ fn decode(bytes: &[u8]) -> Result<QuorumState, OpenError> {
 mod tests {
     use super::*;
 
-    const STATES: [QuorumState; 2] = [
+    const STATES: [QuorumState; 3] = [
         QuorumState {
             epoch: Epoch(0),
             leader: None,
@@ -161,7 +163,15 @@ mod tests {
             leader: Some(NodeId(0)),
             voted_for: Some(ReplicaKey {
                 id: NodeId(3),
-                directory_id: Some(DirectoryId(7)),
+                directory_id: None,
+            }),
+        },
+        QuorumState {
+            epoch: Epoch(7),
+            leader: None,
+            voted_for: Some(ReplicaKey {
+                id: NodeId(3),
+                directory_id: Some(DirectoryId(7 << 100)),
             }),
         },
     ];
@@ -174,6 +184,9 @@ mod tests {
             "{line}"
         );
         assert!(line.ends_with("\"}\n"), "{line}");
+        let line = encode(STATES[2]);
+        let start = r#"{"leaderId":-1,"leaderEpoch":7,"votedId":3,"votedDirectoryId":""#;
+        assert!(line.starts_with(start), "{line}");
     }
 
     #[test]
@@ -185,14 +198,16 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        let bytes = encode(STATES[1]).into_bytes();
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
-        }
-        for length in 0..bytes.len() {
-            assert!(decode(&bytes[..length]).is_err(), "length {length}");
+        for state in STATES {
+            let bytes = encode(state).into_bytes();
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
+            }
+            for length in 0..bytes.len() {
+                assert!(decode(&bytes[..length]).is_err(), "length {length}");
+            }
         }
     }
 

@@ -7,7 +7,11 @@
 //!   none of it was reported durable. Batches of a *later* write say so (see [`frame`]), and then
 //!   it is damage.
 //! * Empty segments at the end: a roll or a truncation did not get to its end.
-//! * Temporary files.
+//! * Temporary files and snapshots without their final name.
+//! * Segments and snapshots that lie wholly before the log start: their removal did not get to its
+//!   end. They are not even read.
+//! * A log that does not lead up to the newest snapshot: the snapshot was fetched, and the log not
+//!   yet dropped (see [`snapshot_recovery`](crate::storage::snapshot_recovery)).
 //!
 //! Everything else is damage and refused: cutting the log there could undo what was promised.
 //!
@@ -18,56 +22,101 @@
 //!
 //! [`frame`]: crate::storage::frame
 
-use crate::ids::Offset;
+use crate::ids::{DirectoryId, Offset, SnapshotId};
 use crate::raft::QuorumState;
+use crate::storage::checkpoint::PART_SUFFIX;
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, read_error, write_error};
-use crate::storage::meta::{self, Identity};
+use crate::storage::format::initialise;
+use crate::storage::log_start;
+use crate::storage::meta::{self, Identity, Meta};
 use crate::storage::quorum_state;
 use crate::storage::segment::{Damage, Ending, Link, Scan, Segment, base_offset, file_name, scan};
+use crate::storage::snapshot_recovery::{self, Snapshots, check_log, inspect_snapshots};
 
 /// What was found, all of it durable.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) quorum_state: Option<QuorumState>,
+    pub(crate) directory_id: Option<DirectoryId>,
+    /// Where the log starts; the default where it is whole.
+    pub(crate) log_start: SnapshotId,
     /// Never empty; the last one is to be written to.
     pub(crate) segments: Vec<Segment>,
+    /// None of them before the log start.
+    pub(crate) snapshots: Snapshots,
+    /// The log has to be dropped for this snapshot before it is used.
+    pub(crate) reset_to: Option<SnapshotId>,
     pub(crate) truncated_bytes: u64,
 }
 
-/// Opens the directory of `identity`, or initialises it, and repairs it.
+/// Opens the directory of `identity`, or initialises it, and repairs it up to what
+/// [`Found::reset_to`] says. A directory without an id of its own gets `new_directory_id`.
 pub(crate) fn recover<D: Disk>(
     disk: &mut D,
     identity: &Identity,
+    new_directory_id: Option<DirectoryId>,
     verify_checksums: bool,
 ) -> Result<Found, OpenError> {
     identity.check()?;
-    match meta::read(disk)? {
-        Some(found) if found != *identity => {
+    let new_meta = Meta {
+        identity: identity.clone(),
+        directory_id: new_directory_id,
+    };
+    let meta = match meta::read(disk)? {
+        Some(found) if found.identity != *identity => {
             return Err(OpenError::Foreign {
-                found,
+                found: found.identity,
                 expected: identity.clone(),
             });
         }
-        Some(_) => {}
-        None => initialise(disk, identity)?,
-    }
+        Some(found) => found,
+        None => {
+            check_unused(disk)?;
+            initialise(disk, &new_meta)?;
+            new_meta.clone()
+        }
+    };
     let names = disk.list().map_err(read_error("list", "the directory"))?;
     let quorum_state = quorum_state::read(disk)?;
-    let mut plan = inspect_log(disk, &names, verify_checksums)?;
+    let log_start = log_start::read(disk)?;
+    let snapshots = inspect_snapshots(disk, &names, log_start)?;
+    let mut plan = inspect_log(disk, &names, log_start.end_offset, verify_checksums)?;
+    let reset_to = check_log(&plan.segments, log_start, &snapshots)?;
     plan.remove
-        .extend(names.into_iter().filter(|name| name.ends_with(".tmp")));
-    plan.apply(disk, quorum_state)
+        .extend(snapshot_recovery::outdated(&names, log_start));
+    plan.remove.extend(
+        names
+            .into_iter()
+            .filter(|name| name.ends_with(".tmp") || name.ends_with(PART_SUFFIX)),
+    );
+    plan.apply(disk)?;
+    let directory_id = meta.directory_id.or(new_directory_id);
+    if directory_id != meta.directory_id {
+        meta::write(disk, &new_meta)?;
+    }
+    Ok(Found {
+        quorum_state,
+        directory_id,
+        log_start,
+        segments: plan.segments,
+        snapshots,
+        reset_to,
+        truncated_bytes: plan.truncated_bytes,
+    })
 }
 
-/// Creates the first segment and, once that is durable, `meta.properties`. So wherever the latter
-/// is, a missing segment is a lost one.
-fn initialise<D: Disk>(disk: &mut D, identity: &Identity) -> Result<(), OpenError> {
+/// Without `meta.properties` the directory must hold nothing that a replica wrote.
+fn check_unused<D: Disk>(disk: &D) -> Result<(), OpenError> {
     let names = disk.list().map_err(read_error("list", "the directory"))?;
-    for name in &names {
-        let length_bytes = disk.length(name).map_err(read_error("examine", name))?;
-        let has_batches = base_offset(name).is_some() && length_bytes != Some(0);
-        if has_batches || name == quorum_state::FILE {
+    let mut half_formatted = None;
+    for name in names {
+        let length_bytes = disk.length(&name).map_err(read_error("examine", &name))?;
+        let has_batches = base_offset(&name).is_some() && length_bytes != Some(0);
+        let is_later_snapshot =
+            snapshot_recovery::id_of_any(&name).is_some_and(|id| id != SnapshotId::BOOTSTRAP);
+        if has_batches || is_later_snapshot || name == quorum_state::FILE || name == log_start::FILE
+        {
             return Err(OpenError::Missing {
                 file: meta::FILE.to_owned(),
                 reason: format!(
@@ -75,14 +124,14 @@ fn initialise<D: Disk>(disk: &mut D, identity: &Identity) -> Result<(), OpenErro
                 ),
             });
         }
+        if snapshot_recovery::id_of_any(&name).is_some() {
+            half_formatted = Some(name);
+        }
     }
-    let first = file_name(Offset(0));
-    disk.write(&first, &[])
-        .map_err(write_error("create", &first))?;
-    disk.sync(&first).map_err(write_error("sync", &first))?;
-    disk.sync_directory()
-        .map_err(write_error("sync the directory for", &first))?;
-    meta::write(disk, identity)
+    match half_formatted {
+        Some(file) => Err(OpenError::HalfFormatted { file }),
+        None => Ok(()),
+    }
 }
 
 /// What the log consists of, and what has to be done before it can be used.
@@ -97,11 +146,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn apply<D: Disk>(
-        self,
-        disk: &mut D,
-        quorum_state: Option<QuorumState>,
-    ) -> Result<Found, OpenError> {
+    fn apply<D: Disk>(&self, disk: &mut D) -> Result<(), OpenError> {
+        // A process that was killed without a power cut leaves names that are visible, but not
+        // durable. Nothing is removed that a power cut could make needed again.
+        disk.sync_directory()
+            .map_err(write_error("sync the directory for", "found files"))?;
         if let Some((file, kept_bytes)) = &self.cut {
             disk.truncate(file, *kept_bytes)
                 .map_err(write_error("cut the torn tail of", file))?;
@@ -117,27 +166,26 @@ impl Plan {
         }
         disk.sync_directory()
             .map_err(write_error("sync the directory for", "recovered files"))?;
-        Ok(Found {
-            quorum_state,
-            segments: self.segments,
-            truncated_bytes: self.truncated_bytes,
-        })
+        Ok(())
     }
 }
 
 fn inspect_log<D: Disk>(
     disk: &D,
     names: &[String],
+    log_start: Offset,
     verify_checksums: bool,
 ) -> Result<Plan, OpenError> {
     // Names have a fixed width, so their order is that of the offsets.
     let bases: Vec<Offset> = names.iter().filter_map(|name| base_offset(name)).collect();
-    if bases.first() != Some(&Offset(0)) {
+    let up_to_start_count = bases.partition_point(|base| *base <= log_start);
+    let Some(first) = up_to_start_count.checked_sub(1) else {
         return Err(OpenError::Missing {
-            file: file_name(Offset(0)),
-            reason: "a log starts with offset 0".to_owned(),
+            file: file_name(log_start),
+            reason: format!("the log starts with offset {log_start}"),
         });
-    }
+    };
+    let (below, bases) = bases.split_at(first);
     let mut last_with_bytes = 0;
     for (at, base) in bases.iter().enumerate() {
         let file = file_name(*base);
@@ -146,8 +194,11 @@ fn inspect_log<D: Disk>(
         }
     }
 
-    let mut plan = Plan::default();
-    let mut link = Link::default();
+    let mut plan = Plan {
+        remove: below.iter().map(|base| file_name(*base)).collect(),
+        ..Plan::default()
+    };
+    let mut link = Link::at(bases[0]);
     for base in &bases[..last_with_bytes] {
         let (segment, ending) = inspect_segment(disk, *base, link, verify_checksums)?;
         check_closed(&segment, &ending)?;

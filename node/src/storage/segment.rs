@@ -29,6 +29,8 @@ pub(crate) struct BatchEntry {
     /// Position of the batch itself, after its frame.
     pub(crate) position_bytes: u64,
     pub(crate) batch_bytes: u32,
+    /// Whether its records are the protocol's own.
+    pub(crate) control: bool,
 }
 
 impl BatchEntry {
@@ -40,6 +42,7 @@ impl BatchEntry {
             crc: batch.crc(),
             position_bytes: frame_position_bytes + FRAME_BYTES as u64,
             batch_bytes: batch.bytes().len() as u32,
+            control: batch.is_control(),
         }
     }
 
@@ -81,21 +84,46 @@ impl Segment {
     }
 }
 
+/// The last batch that starts before `end_offset`; `None` where there is none in these segments.
+pub(crate) fn entry_up_to(segments: &[Segment], end_offset: Offset) -> Option<&BatchEntry> {
+    segments
+        .iter()
+        .rev()
+        .flat_map(|segment| segment.entries.iter().rev())
+        .find(|entry| entry.base_offset < end_offset)
+}
+
 /// What the next batch of the log has to fit to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) log_end: Offset,
     pub(crate) last_epoch: Epoch,
-    pub(crate) last_crc: u32,
+    /// `None` where the batch before is gone with the beginning of the log.
+    pub(crate) last_crc: Option<u32>,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self::at(Offset(0))
+    }
 }
 
 impl Link {
+    /// The link of a log whose first segment starts here.
+    pub(crate) fn at(base_offset: Offset) -> Self {
+        Self {
+            log_end: base_offset,
+            last_epoch: Epoch(0),
+            last_crc: (base_offset == Offset(0)).then_some(0),
+        }
+    }
+
     /// The link after `entries`.
     pub(crate) fn after(self, entries: &[BatchEntry]) -> Self {
         entries.last().map_or(self, |last| Self {
             log_end: last.end_offset,
             last_epoch: last.epoch,
-            last_crc: last.crc,
+            last_crc: Some(last.crc),
         })
     }
 }
@@ -231,11 +259,13 @@ pub(crate) fn read_item(
 
 /// Says what is wrong with the place of a sound frame and batch.
 pub(crate) fn check_fit(frame: &Frame, batch: Option<&Batch>, link: Link) -> Result<(), String> {
-    if frame.previous_crc != link.last_crc {
+    if let Some(last_crc) = link.last_crc
+        && last_crc != frame.previous_crc
+    {
         return Err(format!(
             "a sound frame that follows a batch with checksum {:08x}, while the batch before has \
-             {:08x}: one of the two is an older version",
-            frame.previous_crc, link.last_crc
+             {last_crc:08x}: one of the two is an older version",
+            frame.previous_crc
         ));
     }
     let Some(batch) = batch else {

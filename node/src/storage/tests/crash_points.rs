@@ -3,147 +3,11 @@
 //! Never damages anything; see `damage` for that.
 
 use super::crash_disk::CrashDisk;
-use super::{Image, OPTIONS, batch, identity, open, read_all};
-use crate::batch::Batch;
-use crate::ids::{Epoch, NodeId, Offset};
-use crate::raft::QuorumState;
-use crate::storage::{Disk, Storage, StorageError, WriteBehindDisk};
+use super::script::{Promise, Step, run};
+use super::{Image, batch, open, read_all};
+use crate::storage::{Disk, WriteBehindDisk};
 
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    /// Records, bytes of each, epoch.
-    Append(usize, usize, i32),
-    Sync,
-    Seal,
-    Truncate(i64),
-    /// Epoch and vote.
-    Persist(i32, i32),
-}
-
-use Step::{Append, Persist, Seal, Sync, Truncate};
-
-/// What recovery may find.
-#[derive(Debug, Clone, Default)]
-struct Promise {
-    /// The log as written; recovery finds a prefix of it.
-    log: Vec<Batch>,
-    /// How many of its batches must be there.
-    durable_count: usize,
-    quorum_states: Vec<Option<QuorumState>>,
-}
-
-impl Promise {
-    fn carry_out<D: Disk>(
-        &mut self,
-        step: Step,
-        storage: &mut Storage<D>,
-    ) -> Result<(), StorageError> {
-        match step {
-            Append(record_count, record_bytes, epoch) => {
-                let batch = batch(storage.log_end().0, epoch, record_count, record_bytes);
-                self.log.push(batch.clone());
-                storage.append(&batch)?;
-            }
-            Sync | Seal => {
-                if matches!(step, Seal) {
-                    storage.seal()?;
-                } else {
-                    assert_eq!(storage.sync()?, storage.log_end());
-                }
-                self.durable_count = self.log.len();
-            }
-            Truncate(log_end) => {
-                let kept_count = self
-                    .log
-                    .partition_point(|batch| batch.end_offset() <= Offset(log_end));
-                self.durable_count = self.durable_count.min(kept_count);
-                storage.truncate(Offset(log_end))?;
-                self.log.truncate(kept_count);
-                self.durable_count = kept_count;
-            }
-            Persist(epoch, vote) => {
-                let state = QuorumState {
-                    epoch: Epoch(epoch),
-                    leader: None,
-                    voted_for: Some(NodeId(vote).into()),
-                };
-                self.quorum_states.push(Some(state));
-                storage.persist(state)?;
-                self.quorum_states = vec![Some(state)];
-            }
-        }
-        assert_eq!(read_all(storage), self.log, "after {step:?}");
-        Ok(())
-    }
-
-    /// Recovers `image`, checks what is found, and returns the disk and how many batches there are.
-    fn check(&self, image: &Image, context: &str) -> (CrashDisk, usize) {
-        let disk = CrashDisk::from_image(image);
-        let (storage, recovered) = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
-        let found = read_all(&storage);
-        let count = found.len();
-        assert!(
-            count >= self.durable_count,
-            "{context}: lost synced batches"
-        );
-        assert_eq!(found, self.log[..count], "{context}");
-        assert_eq!(recovered.log_end, storage.log_end());
-        assert_eq!(
-            recovered.log_end,
-            found.last().map_or(Offset(0), Batch::end_offset)
-        );
-        let mut epochs: Vec<_> = found.iter().map(Batch::epoch).collect();
-        epochs.dedup();
-        assert_eq!(
-            recovered
-                .epochs
-                .iter()
-                .map(|start| start.epoch)
-                .collect::<Vec<_>>(),
-            epochs
-        );
-        assert!(
-            self.quorum_states.contains(&recovered.quorum_state),
-            "{context}: {:?}",
-            recovered.quorum_state
-        );
-        let left = disk.visible_image();
-        assert_eq!(
-            left,
-            disk.durable_image(),
-            "{context}: what was found is not durable"
-        );
-
-        let (again, second) = open(&disk).unwrap();
-        assert_eq!(
-            disk.visible_image(),
-            left,
-            "{context}: the second opening changed something"
-        );
-        assert_eq!(read_all(&again), found, "{context}");
-        assert_eq!(second.truncated_bytes, 0, "{context}");
-        assert_eq!(second.quorum_state, recovered.quorum_state, "{context}");
-        (disk, count)
-    }
-}
-
-/// Runs `script` until the crash, or to its end; says whether it crashed.
-fn run<D: Disk>(script: &[Step], disk: D) -> (Promise, bool) {
-    let mut promise = Promise {
-        quorum_states: vec![None],
-        ..Promise::default()
-    };
-    let Ok((mut storage, _)) = Storage::open(disk, &identity(), OPTIONS) else {
-        return (promise, true);
-    };
-    for step in script {
-        if promise.carry_out(*step, &mut storage).is_err() {
-            assert!(matches!(storage.sync(), Err(StorageError::Stopped)));
-            return (promise, true);
-        }
-    }
-    (promise, false)
-}
+use Step::{Abandon, Advance, Append, Download, Persist, Reset, Seal, Snapshot, Sync, Truncate};
 
 /// Every crash of `script` on a disk that `layer` makes of the one that crashes, with every state
 /// it can leave.
@@ -233,9 +97,117 @@ const CUTS: &[Step] = &[
     Sync,
 ];
 
+/// Snapshots of its own, and a log that loses its beginning to them: inside a segment, at the start
+/// of one, up to its end.
+const OWN_SNAPSHOTS: &[Step] = &[
+    Append(1, 500, 1),
+    Append(1, 600, 1),
+    Append(1, 700, 1),
+    Append(2, 100, 1),
+    Sync,
+    Snapshot(2),
+    Append(1, 900, 2),
+    Append(1, 700, 2),
+    Sync,
+    Persist(2, 2),
+    Abandon(5),
+    Snapshot(6),
+    Advance(2),
+    Append(1, 1500, 2),
+    Advance(6),
+    Sync,
+    Append(1, 1900, 3),
+    Append(1, 100, 3),
+    Seal,
+    Snapshot(9),
+    Snapshot(10),
+    Advance(10),
+    Append(1, 300, 3),
+    Truncate(10),
+    Append(1, 200, 4),
+    Sync,
+];
+
+/// Snapshots that go further than what is durable of the log: others have committed it.
+const AHEAD_OF_THE_LOG: &[Step] = &[
+    Append(1, 60, 1),
+    Sync,
+    Append(1, 40, 1),
+    Snapshot(2),
+    Append(1, 30, 2),
+    Advance(2),
+    Sync,
+    Append(1, 1950, 2),
+    Sync,
+    Append(1, 20, 3),
+    Snapshot(5),
+    Advance(5),
+    Append(1, 50, 3),
+    Sync,
+];
+
+/// Logs that are dropped for a fetched snapshot: shorter ones, longer ones of an older epoch, empty
+/// ones, and across segments.
+const FETCHED_SNAPSHOTS: &[Step] = &[
+    Download(4, 1),
+    Reset,
+    Append(1, 500, 1),
+    Append(1, 1600, 1),
+    Append(1, 100, 2),
+    Sync,
+    Snapshot(5),
+    Download(20, 3),
+    Reset,
+    Append(1, 1300, 3),
+    Append(1, 1200, 4),
+    Append(1, 1200, 4),
+    Seal,
+    // A segment starts where the snapshot ends.
+    Download(22, 6),
+    Reset,
+    Append(2, 70, 6),
+    Snapshot(24),
+    Advance(24),
+    Append(1, 150, 7),
+    Sync,
+    Download(30, 9),
+    Reset,
+    Append(1, 60, 9),
+    Sync,
+];
+
+/// As long as the snapshot, but of an epoch that lost.
+const SAME_END: &[Step] = &[
+    Append(1, 1700, 1),
+    Append(1, 400, 1),
+    Append(1, 200, 5),
+    Sync,
+    Download(3, 3),
+    Persist(6, 2),
+    Reset,
+    Append(1, 80, 6),
+    Sync,
+    Seal,
+    Append(1, 60, 6),
+    Sync,
+    Snapshot(5),
+    Advance(5),
+    Append(1, 60, 6),
+    Sync,
+];
+
+const SCRIPTS: [&[Step]; 6] = [
+    MIXED,
+    CUTS,
+    OWN_SNAPSHOTS,
+    AHEAD_OF_THE_LOG,
+    FETCHED_SNAPSHOTS,
+    SAME_END,
+];
+
 #[test]
 fn no_crash_loses_what_was_synced_or_stops_the_next_start() {
-    for script in [MIXED, CUTS] {
+    for script in SCRIPTS {
         for_each_crash(
             script,
             |disk| disk,
@@ -250,7 +222,7 @@ fn no_crash_loses_what_was_synced_or_stops_the_next_start() {
 #[test]
 fn a_crash_inside_a_write_behind_disk_is_a_crash_like_any_other() {
     let layer = |disk| WriteBehindDisk::new(disk).unwrap();
-    for script in [MIXED, CUTS] {
+    for script in SCRIPTS {
         for_each_crash(script, layer, |promise, image, context| {
             // At its start the layer removes what it left behind itself.
             let disk = CrashDisk::from_image(image);
@@ -263,7 +235,7 @@ fn a_crash_inside_a_write_behind_disk_is_a_crash_like_any_other() {
 
 #[test]
 fn a_crash_during_recovery_changes_nothing_about_its_result() {
-    for script in [MIXED, CUTS] {
+    for script in SCRIPTS {
         let mut seen_at = String::new();
         for_each_crash(
             script,
@@ -295,7 +267,7 @@ fn a_crash_during_recovery_changes_nothing_about_its_result() {
 
 #[test]
 fn a_killed_process_without_a_power_cut_leaves_nothing_that_a_later_power_cut_could_take() {
-    for script in [MIXED, CUTS] {
+    for script in SCRIPTS {
         for operation_count in 0.. {
             let disk = CrashDisk::default();
             disk.crash_after(operation_count);

@@ -6,6 +6,7 @@ mod crash_disk;
 mod crash_points;
 mod damage;
 mod facade;
+mod script;
 mod seeded;
 
 use std::collections::BTreeMap;
@@ -46,5 +47,5 @@ fn open(disk: &CrashDisk) -> Result<(Storage<CrashDisk>, Recovered), OpenError> 
 }
 
 fn read_all<D: Disk>(storage: &Storage<D>) -> Vec<Batch> {
-    storage.read(Offset(0), u64::MAX).unwrap()
+    storage.read(storage.log_start(), u64::MAX).unwrap()
 }

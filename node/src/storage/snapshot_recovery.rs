@@ -1,0 +1,134 @@
+//! Owns what recovery does with snapshots: which are there, and whether the log fits to them.
+//! Never changes anything, and never looks inside a segment.
+//!
+//! A snapshot holds committed records only, so a log that contradicts it or does not reach it is
+//! not lost with it, but outdated: it is dropped, and goes on from the snapshot (as Kafka does after
+//! a crash between the two steps). A log that goes on *beyond* the snapshot and contradicts it
+//! is something no crash leaves, and is refused.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{Epoch, Offset, SnapshotId};
+use crate::storage::checkpoint::{self, PART_SUFFIX, SnapshotHeader, file_name, snapshot_id};
+use crate::storage::disk::Disk;
+use crate::storage::error::OpenError;
+use crate::storage::segment::{Segment, entry_up_to};
+
+/// A complete snapshot on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotFile {
+    /// Which one.
+    pub id: SnapshotId,
+    /// Size of its file.
+    pub size_bytes: u64,
+    /// What it says before its records.
+    pub header: SnapshotHeader,
+}
+
+/// Ascending.
+pub(crate) type Snapshots = BTreeMap<SnapshotId, SnapshotFile>;
+
+/// Which snapshot a file is, or was going to be.
+pub(crate) fn id_of_any(name: &str) -> Option<SnapshotId> {
+    let complete = name.strip_suffix(PART_SUFFIX).unwrap_or(name);
+    snapshot_id(complete.strip_suffix(".fetched").unwrap_or(complete))
+}
+
+/// The files of snapshots before the log start.
+pub(crate) fn outdated(names: &[String], log_start: SnapshotId) -> impl Iterator<Item = String> {
+    names
+        .iter()
+        .filter(move |name| {
+            snapshot_id(name).is_some_and(|id| id.end_offset < log_start.end_offset)
+        })
+        .cloned()
+}
+
+/// Reads all snapshots at or after the log start to their ends.
+pub(crate) fn inspect_snapshots<D: Disk>(
+    disk: &D,
+    names: &[String],
+    log_start: SnapshotId,
+) -> Result<Snapshots, OpenError> {
+    let mut snapshots = Snapshots::new();
+    let ids = names.iter().filter_map(|name| snapshot_id(name));
+    for id in ids.filter(|id| id.end_offset >= log_start.end_offset) {
+        let file = file_name(id);
+        let (header, size_bytes) =
+            checkpoint::verify(disk, &file, id).map_err(|fault| fault.at_start(&file))?;
+        if let Some((before, _)) = snapshots.last_key_value()
+            && (before.end_offset >= id.end_offset || before.epoch > id.epoch)
+        {
+            return Err(OpenError::Damaged {
+                file,
+                position_bytes: 0,
+                expected: format!("a snapshot that can follow {before}"),
+                found: "another end or an older epoch in its name".to_owned(),
+            });
+        }
+        let snapshot = SnapshotFile {
+            id,
+            size_bytes,
+            header,
+        };
+        snapshots.insert(id, snapshot);
+    }
+    if log_start.end_offset > Offset(0) && !snapshots.contains_key(&log_start) {
+        return Err(OpenError::Missing {
+            file: file_name(log_start),
+            reason: format!(
+                "the log starts at offset {}, so what was before is only in this snapshot \
+                 (KAFKA-14240)",
+                log_start.end_offset
+            ),
+        });
+    }
+    Ok(snapshots)
+}
+
+/// Compares the log with the snapshots; says to which snapshot it has to be reset, if it has to.
+pub(crate) fn check_log(
+    segments: &[Segment],
+    log_start: SnapshotId,
+    snapshots: &Snapshots,
+) -> Result<Option<SnapshotId>, OpenError> {
+    let (log_end, last_epoch) = end_of(segments, log_start);
+    let Some((latest, _)) = snapshots.last_key_value() else {
+        return Ok(None);
+    };
+    let outdated = latest.end_offset > log_end
+        || latest.epoch > last_epoch
+        || (latest.end_offset == log_end && latest.epoch != last_epoch);
+    if outdated {
+        return Ok(Some(*latest));
+    }
+    for id in snapshots.keys() {
+        let Some(entry) = entry_up_to(segments, id.end_offset) else {
+            // What was before the first segment is gone.
+            continue;
+        };
+        if entry.end_offset != id.end_offset || entry.epoch != id.epoch {
+            return Err(OpenError::Damaged {
+                file: file_name(*id),
+                position_bytes: 0,
+                expected: format!(
+                    "a snapshot that ends with the log's batch {}..{} of epoch {}",
+                    entry.base_offset, entry.end_offset, entry.epoch
+                ),
+                found: "another end or epoch in its name, although the log goes on after it"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(None)
+}
+
+fn end_of(segments: &[Segment], log_start: SnapshotId) -> (Offset, Epoch) {
+    let log_end = segments.last().map(Segment::end_offset).unwrap_or_default();
+    let last_epoch = match entry_up_to(segments, log_end) {
+        Some(entry) => entry.epoch,
+        None if log_end == log_start.end_offset => log_start.epoch,
+        None => Epoch(0),
+    };
+    (log_end, last_epoch)
+}
