@@ -70,6 +70,9 @@ pub enum Bug {
     /// A fetch that waits when leadership ends is answered without checking epoch and leadership
     /// again.
     ParkedFetchNotRevalidated,
+    /// When a snapshot is installed, the log behind its end stays, although it may differ from the
+    /// leader's.
+    SnapshotInstallKeepsLog,
     /// A leader answers reads without making sure that it still leads.
     StaleRead,
     /// A leader answers reads before its high watermark is known in its epoch (etcd/raft #12680).
@@ -135,7 +138,7 @@ const fn entry(
 
 /// All bugs, in the order in which the type lists them.
 #[rustfmt::skip]
-const TABLE: [Entry; 36] = [
+const TABLE: [Entry; 37] = [
     entry(Bug::VoteNoFsync, "B01", "vote-no-fsync", Priority::A,
         "a vote is answered before it is durable",
         "K6, then I1 and linearizable"),
@@ -214,6 +217,9 @@ const TABLE: [Entry; 36] = [
     entry(Bug::ParkedFetchNotRevalidated, "B33", "parked-fetch-not-revalidated", Priority::C,
         "fetches that wait when leadership ends are answered as if it had not",
         "I3 and K2, only with append-stale-epoch-batch"),
+    entry(Bug::SnapshotInstallKeepsLog, "B50", "snapshot-install-keeps-log", Priority::B,
+        "installing a snapshot leaves what the log has behind its end",
+        "I3, linearizable"),
     entry(Bug::StaleRead, "B51", "stale-read", Priority::A,
         "a leader answers reads without confirming that it still leads",
         "linearizable"),

@@ -100,6 +100,30 @@ pub enum TraceEvent {
         /// What was applied when it was answered: everything below.
         applied: Offset,
     },
+    /// A snapshot of the own state is durable.
+    SnapshotFrozen {
+        /// Everything below is in it.
+        end_offset: Offset,
+        /// Epoch of the last record in it.
+        last_epoch: Epoch,
+        /// Hash of the state in it: equal for equal states, on every node. 16 hexadecimal digits.
+        digest: String,
+    },
+    /// A snapshot of the leader's state is durable and took the place of state and log: the log is
+    /// empty and starts at its end.
+    SnapshotInstalled {
+        /// Everything below is in it.
+        end_offset: Offset,
+        /// Epoch of the last record in it.
+        last_epoch: Epoch,
+        /// Hash of the state in it: equal for equal states, on every node. 16 hexadecimal digits.
+        digest: String,
+    },
+    /// The log below was deleted. A snapshot ends here.
+    LogStartAdvanced {
+        /// First offset of the log.
+        log_start: Offset,
+    },
     /// The disk holds something that the node must not continue from.
     RefusedToStart {
         /// What was found and what to do, for people.

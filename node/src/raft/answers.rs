@@ -59,6 +59,16 @@ impl Replica {
                     self.on_fetched(peer, response);
                 }
             }
+            (Asked::FetchSnapshot, Response::FetchSnapshot(response)) => {
+                // That the snapshot is not there is an answer, not a failure to give one.
+                let error = match response.error {
+                    ErrorCode::SnapshotNotFound | ErrorCode::PositionOutOfRange => ErrorCode::None,
+                    error => error,
+                };
+                if self.digest(peer, error, response.leader_id, response.leader_epoch) {
+                    self.on_snapshot_fetched(peer, response);
+                }
+            }
             _ => self.peers.back_off(self.now_ns, peer),
         }
     }

@@ -28,7 +28,7 @@ impl EpochCache {
         cache
     }
 
-    /// Epoch of the last record; 0 for an empty log.
+    /// Epoch of the last record; 0 where the log has none.
     pub(crate) fn last_epoch(&self) -> Epoch {
         self.entries.last().map_or(Epoch(0), |entry| entry.epoch)
     }
@@ -65,15 +65,32 @@ impl EpochCache {
         self.entries.retain(|entry| entry.start_offset < log_end);
     }
 
+    /// Forgets what is below `log_start`. The epoch that goes on there now starts there.
+    pub(crate) fn advance_start(&mut self, log_start: Offset, log_end: Offset) {
+        if log_start == log_end {
+            return self.entries.clear();
+        }
+        let begun = |entry: &EpochStart| entry.start_offset <= log_start;
+        let begun_count = self.entries.partition_point(begun);
+        self.entries.drain(..begun_count.saturating_sub(1));
+        if begun_count > 0 {
+            self.entries[0].start_offset = log_start;
+        }
+    }
+
+    /// Epoch of the last record before `end`, where the log has one.
+    pub(crate) fn epoch_before(&self, end: Offset) -> Option<Epoch> {
+        let begun = |entry: &EpochStart| entry.start_offset < end;
+        let begun_count = self.entries.partition_point(begun);
+        Some(self.entries[begun_count.checked_sub(1)?].epoch)
+    }
+
     /// The largest epoch in the log that is not above `epoch`, and where it ends (KIP-101, KIP-320).
-    /// Epoch 0 ending at `log_start` when the log has nothing so old.
-    pub(crate) fn end_of(&self, epoch: Epoch, log_start: Offset, log_end: Offset) -> EpochEnd {
+    /// What lies before the start of the log when the log has nothing so old.
+    pub(crate) fn end_of(&self, epoch: Epoch, before_log: EpochEnd, log_end: Offset) -> EpochEnd {
         let newer = self.entries.partition_point(|entry| entry.epoch <= epoch);
         match newer.checked_sub(1) {
-            None => EpochEnd {
-                epoch: Epoch(0),
-                end_offset: log_start,
-            },
+            None => before_log,
             Some(found) => EpochEnd {
                 epoch: self.entries[found].epoch,
                 end_offset: self
@@ -98,7 +115,11 @@ mod tests {
     }
 
     fn end_of(cache: &EpochCache, epoch: i32) -> (i32, i64) {
-        let end = cache.end_of(Epoch(epoch), Offset(0), Offset(20));
+        let before_log = EpochEnd {
+            epoch: Epoch(0),
+            end_offset: Offset(0),
+        };
+        let end = cache.end_of(Epoch(epoch), before_log, Offset(20));
         (end.epoch.0, end.end_offset.0)
     }
 
@@ -124,6 +145,31 @@ mod tests {
         assert_eq!(shortened, cache(&[(2, 0)]));
         shortened.truncate(Offset(0));
         assert_eq!(shortened.last_epoch(), Epoch(0));
+    }
+
+    #[test]
+    fn an_epoch_that_goes_on_at_the_start_of_the_log_starts_there() {
+        let advanced = |log_start| {
+            let mut advanced = cache(&[(2, 0), (3, 5), (7, 11)]);
+            advanced.advance_start(Offset(log_start), Offset(20));
+            advanced
+        };
+        assert_eq!(advanced(0), cache(&[(2, 0), (3, 5), (7, 11)]));
+        assert_eq!(advanced(4), cache(&[(2, 4), (3, 5), (7, 11)]));
+        assert_eq!(advanced(5), cache(&[(3, 5), (7, 11)]));
+        assert_eq!(advanced(12), cache(&[(7, 12)]));
+        assert_eq!(advanced(20), EpochCache::default());
+    }
+
+    #[test]
+    fn the_epoch_before_an_offset_is_that_of_the_record_before_it() {
+        let cache = cache(&[(2, 3), (3, 5), (7, 11)]);
+        let before = |end| cache.epoch_before(Offset(end)).map(|epoch| epoch.0);
+        assert_eq!([before(3), before(4), before(5)], [None, Some(2), Some(2)]);
+        assert_eq!(
+            [before(6), before(11), before(12)],
+            [Some(3), Some(3), Some(7)]
+        );
     }
 
     #[test]

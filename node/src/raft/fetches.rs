@@ -1,10 +1,11 @@
 //! Owns how a leader answers fetches: validation, divergence, and fetches that wait.
 //! Never answers from a state older than the moment of the answer: a woken fetch is validated anew.
 
+use super::log_view::Comparison;
 use super::role::{Parked, RoleState};
 use super::timers::{after, is_due};
 use super::{Effect, Replica, Ticket};
-use crate::ids::Offset;
+use crate::ids::{Epoch, NodeId};
 use crate::message::{DivergingEpoch, ErrorCode, FetchRequest, FetchResponse, Response};
 use crate::mutants::Bug;
 
@@ -16,16 +17,18 @@ impl Replica {
         if error != ErrorCode::None {
             return self.reply_fetch_error(ticket, error);
         }
-        // Divergence is answered at once, whatever the sender is ready to wait (KAFKA-15100).
-        if let Some(diverging) = self.find_divergence(&request) {
+        // A log that differs, or is too old, is told so at once, whatever its owner is ready to wait
+        // (KAFKA-15100). Such a fetch says nothing about what its sender has of this log.
+        let comparison = self.compare(&request);
+        if comparison != Comparison::Agrees {
             if self.configuration.has(Bug::DivergingParked) {
                 return self.park(ticket, request);
             }
-            return self.reply_fetch(ticket, &request, Some(diverging));
+            return self.reply_fetch(ticket, &request, comparison);
         }
         self.note_fetch(&request);
         if self.can_answer_now(&request) {
-            return self.reply_fetch(ticket, &request, None);
+            return self.reply_fetch(ticket, &request, comparison);
         }
         self.park(ticket, request);
     }
@@ -50,32 +53,29 @@ impl Replica {
             || last_epoch.0 < 0
             || last_epoch > request.current_leader_epoch
         {
-            ErrorCode::InvalidRequest
-        } else if request.current_leader_epoch < self.epoch() {
+            return ErrorCode::InvalidRequest;
+        }
+        self.leadership_error(request.current_leader_epoch, request.replica.id)
+    }
+
+    /// The checks of every request that only the leader of the sender's epoch may serve.
+    pub(super) fn leadership_error(&self, epoch: Epoch, sender: NodeId) -> ErrorCode {
+        if epoch < self.epoch() {
             ErrorCode::FencedLeaderEpoch
-        } else if request.current_leader_epoch > self.epoch() {
+        } else if epoch > self.epoch() {
             ErrorCode::UnknownLeaderEpoch
         } else if !matches!(self.role, RoleState::Leader(_)) {
             ErrorCode::NotLeaderOrFollower
-        } else if request.replica.id == self.id() {
+        } else if sender == self.id() {
             ErrorCode::UnknownServerError
         } else {
             ErrorCode::None
         }
     }
 
-    /// Where the sender's log leaves this one, if it does before its end.
-    fn find_divergence(&self, request: &FetchRequest) -> Option<DivergingEpoch> {
-        if request.fetch_offset == Offset(0) && self.log.start() == Offset(0) {
-            return None;
-        }
-        let local = self.log.end_of_epoch(request.last_fetched_epoch);
-        let agrees =
-            local.epoch == request.last_fetched_epoch && local.end_offset >= request.fetch_offset;
-        (!agrees).then_some(DivergingEpoch {
-            epoch: local.epoch,
-            end_offset: local.end_offset,
-        })
+    fn compare(&self, request: &FetchRequest) -> Comparison {
+        let last_epoch = request.last_fetched_epoch;
+        self.log.compare(request.fetch_offset, last_epoch)
     }
 
     /// The newest read round given out; 0 unless this replica leads.
@@ -118,14 +118,14 @@ impl Replica {
                 self.reply_fetch_error(parked.ticket, error);
                 return false;
             }
-            let diverging = self.find_divergence(&parked.request);
-            let woken = match diverging {
-                Some(_) => !self.configuration.has(Bug::DivergingParked),
-                None => self.wakes(&parked.request),
+            let comparison = self.compare(&parked.request);
+            let woken = match comparison {
+                Comparison::Agrees => self.wakes(&parked.request),
+                _ => !self.configuration.has(Bug::DivergingParked),
             };
             let answered = woken || is_due(parked.deadline_ns, now_ns);
             if answered {
-                self.reply_fetch(parked.ticket, &parked.request, diverging);
+                self.reply_fetch(parked.ticket, &parked.request, comparison);
             }
             !answered
         });
@@ -138,13 +138,20 @@ impl Replica {
         &mut self,
         ticket: Ticket,
         request: &FetchRequest,
-        diverging_epoch: Option<DivergingEpoch>,
+        comparison: Comparison,
     ) {
-        let has_records = diverging_epoch.is_none() && request.fetch_offset < self.log.end();
-        let response = FetchResponse {
-            diverging_epoch,
-            ..self.fetch_response(ErrorCode::None)
-        };
+        let mut response = self.fetch_response(ErrorCode::None);
+        let mut has_records = false;
+        match comparison {
+            Comparison::Agrees => has_records = request.fetch_offset < self.log.end(),
+            Comparison::Diverges(end) => {
+                response.diverging_epoch = Some(DivergingEpoch {
+                    epoch: end.epoch,
+                    end_offset: end.end_offset,
+                });
+            }
+            Comparison::NeedsSnapshot(id) => response.snapshot_id = Some(id),
+        }
         self.effect(Effect::ReplyFetch {
             ticket,
             response,

@@ -158,6 +158,15 @@ pub struct Recovered {
     pub control_records: Vec<(Offset, ControlRecord)>,
 }
 
+impl Recovered {
+    /// Epoch of the last record, be it in the log or in the newest snapshot; 0 where there is none.
+    pub fn last_epoch(&self) -> Epoch {
+        let in_log = self.epochs.last().map(|start| start.epoch);
+        let in_snapshot = self.snapshots.last().map(|snapshot| snapshot.id.epoch);
+        in_log.max(in_snapshot).unwrap_or_default()
+    }
+}
+
 /// A snapshot that is durable here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredSnapshot {
@@ -263,6 +272,7 @@ pub enum Input {
         digest: u64,
     },
     /// The log below was deleted, and with it all snapshots that end below. A snapshot ends here.
+    /// What is still deleted later is not the core's concern: nothing below is read any more.
     LogStartAdvanced {
         /// First offset of the log.
         log_start: Offset,
@@ -294,9 +304,10 @@ pub struct ProposalRefusal {
 /// Something that a replica wants done. Effects are carried out in the order given.
 ///
 /// `Persist`, `Append` and `Truncate` must be durable before any later `Send`, `Reply` or client
-/// effect becomes visible outside, and `Persist` before a later `Append` is. `ReplyFetch` may become
-/// visible before appended *records* are durable (never before a `Persist` is): it promises nothing
-/// about them.
+/// effect becomes visible outside, and `Persist` before a later `Append` is. `ReplyFetch` and
+/// `ReplyFetchSnapshot` may become visible before appended *records* are durable (never before a
+/// `Persist` is): they promise nothing about them. What was downloaded of a snapshot need not be
+/// durable before `InstallSnapshot`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Replace the quorum-state file.
@@ -354,7 +365,8 @@ pub enum Effect {
         bytes: Vec<u8>,
     },
     /// The download is complete: make it durable, let the log start anew at its end, and load it.
-    /// Must come back at once as [`Input::SnapshotInstalled`] or [`Input::SnapshotRefused`].
+    /// All snapshots that end below go with the log. Must come back as [`Input::SnapshotInstalled`]
+    /// or [`Input::SnapshotRefused`] before any other input; it is the last effect of its step.
     InstallSnapshot(SnapshotId),
     /// Remove what was downloaded so far.
     AbandonSnapshot(SnapshotId),

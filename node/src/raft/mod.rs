@@ -15,6 +15,8 @@ mod read_index;
 mod replica;
 mod requests;
 mod role;
+mod snapshot_download;
+mod snapshots;
 mod startup;
 mod timers;
 mod voter_history;

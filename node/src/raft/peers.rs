@@ -15,6 +15,7 @@ pub(crate) enum Asked {
     BeginQuorumEpoch,
     EndQuorumEpoch,
     Fetch,
+    FetchSnapshot,
 }
 
 #[derive(Debug, Clone, Copy, Default)]

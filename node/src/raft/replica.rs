@@ -1,7 +1,6 @@
 //! Owns the replica: its durable promises, its log's shape, its role, and the dispatch of inputs.
 //! Never contains the behaviour of one role; that is in `role/`.
 
-use super::epochs::EpochCache;
 use super::log_view::LogView;
 use super::peers::{Asked, Peers};
 use super::role::{self, Candidate, Follower, Leader, Resigned, RoleState, Unattached};
@@ -32,7 +31,7 @@ pub struct Replica {
     pub(super) log: LogView,
     /// Unknown after a start and for a new or resigned leader.
     pub(super) high_watermark: Option<Offset>,
-    /// The largest high watermark ever known to this incarnation.
+    /// The largest high watermark ever known to this incarnation, or the end of a snapshot.
     pub(super) committed: Offset,
     pub(super) role: RoleState,
     pub(super) peers: Peers,
@@ -80,15 +79,15 @@ impl Replica {
         };
         let others = voters.ids().filter(|&voter| voter != id);
         let peers = Peers::new(others, timers.request_timeout_ns, timers.retry_backoff_ns);
-        let epochs = EpochCache::new(recovered.epochs.clone());
+        let log = LogView::recover(&recovered);
         let mut replica = Self {
             configuration,
             voter_history,
             random,
             quorum_state,
-            log: LogView::new(recovered.log_start, recovered.log_end, epochs),
             high_watermark: None,
-            committed: recovered.log_start,
+            committed: log.snapshot_end(),
+            log,
             role,
             peers,
             shutting_down: false,
@@ -131,8 +130,17 @@ impl Replica {
     ///
     /// # Panics
     /// When the protocol is broken beyond repair: a second leader in one epoch, a second vote in
-    /// one epoch, a truncation below what is known to be committed.
+    /// one epoch, a truncation below what is known to be committed, a snapshot of less than that.
     pub fn step(&mut self, now_ns: u64, input: Input) -> Vec<Effect> {
+        let is_outcome = matches!(
+            input,
+            Input::SnapshotInstalled { .. } | Input::SnapshotRefused { .. }
+        );
+        assert_eq!(
+            self.awaits_installation(),
+            is_outcome,
+            "the outcome of an installation comes when one was asked for, and before all else"
+        );
         self.now_ns = now_ns;
         self.peers.expire(now_ns);
         match input {
@@ -151,12 +159,14 @@ impl Replica {
             } => self.on_propose(timestamp_ms, commands),
             Input::Read { tickets } => self.on_read(tickets),
             Input::Flushed { log_end } => self.on_flushed(log_end),
-            Input::SnapshotInstalled { .. }
-            | Input::SnapshotRefused { .. }
-            | Input::SnapshotFrozen { .. }
-            | Input::LogStartAdvanced { .. } => {
-                unreachable!("no snapshot was asked for")
-            }
+            Input::SnapshotInstalled {
+                snapshot,
+                voters,
+                digest,
+            } => self.on_snapshot_installed(snapshot, voters, digest),
+            Input::SnapshotRefused { id } => self.on_snapshot_refused(id),
+            Input::SnapshotFrozen { snapshot, digest } => self.on_snapshot_frozen(snapshot, digest),
+            Input::LogStartAdvanced { log_start } => self.on_log_start_advanced(log_start),
             Input::Shutdown => self.on_shutdown(),
         }
         self.poll();
@@ -208,6 +218,11 @@ impl Replica {
     /// Everything below is committed. Unknown after a start and for a new or resigned leader.
     pub fn high_watermark(&self) -> Option<Offset> {
         self.high_watermark
+    }
+
+    /// Start of the log. What is below is in a snapshot.
+    pub fn log_start(&self) -> Offset {
+        self.log.start()
     }
 
     /// End of the log, durable or not.
@@ -315,13 +330,18 @@ impl Replica {
                 reason,
             });
         }
-        if let RoleState::Leader(leader) = old {
-            self.leave_leadership(*leader);
+        match old {
+            RoleState::Leader(leader) => self.leave_leadership(*leader),
+            RoleState::Follower(follower) => self.abandon_download(follower.download),
+            _ => {}
         }
     }
 
     /// Does what time has made due, then sends what the role wants to send.
     fn poll(&mut self) {
+        if self.awaits_installation() {
+            return;
+        }
         while self.run_role_timers() {}
         self.send_requests();
     }

@@ -52,8 +52,8 @@ impl Replica {
                 replica: self.configuration.key(),
                 versions: VersionRange::SUPPORTED,
             }),
-            Request::FetchSnapshot(_)
-            | Request::DescribeQuorum(_)
+            Request::FetchSnapshot(request) => return self.on_fetch_snapshot(ticket, &request),
+            Request::DescribeQuorum(_)
             | Request::AddRaftVoter(_)
             | Request::RemoveRaftVoter(_)
             | Request::UpdateRaftVoter(_) => refusal(

@@ -2,7 +2,7 @@
 //! Never leads right away: a leader that restarts has lost its claim to its epoch (KAFKA-10527).
 
 use super::{QuorumState, Recovered};
-use crate::ids::{Epoch, NodeId, ReplicaKey};
+use crate::ids::{NodeId, ReplicaKey};
 use crate::mutants::Bug;
 use crate::voters::VoterSet;
 
@@ -30,10 +30,7 @@ pub(crate) fn initial_role(
     bug: Option<Bug>,
 ) -> (QuorumState, InitialRole) {
     let state = recovered.quorum_state.unwrap_or_default();
-    let log_epoch = recovered
-        .epochs
-        .last()
-        .map_or(Epoch(0), |start| start.epoch);
+    let log_epoch = recovered.last_epoch();
     if state.epoch < log_epoch && bug != Some(Bug::EpochNotFromLog) {
         // The file is older than the log, so it says nothing about the log's epoch.
         let state = QuorumState {
@@ -73,8 +70,8 @@ pub(crate) fn initial_role(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Offset;
-    use crate::raft::EpochStart;
+    use crate::ids::{Epoch, Offset, SnapshotId};
+    use crate::raft::{EpochStart, StoredSnapshot};
 
     fn start(file: Option<(i32, Option<i32>, Option<i32>)>, log_epoch: i32) -> (i32, InitialRole) {
         let quorum_state = file.map(|(epoch, leader, vote)| QuorumState {
@@ -129,6 +126,22 @@ mod tests {
             start(Some((5, Some(9), None)), 4),
             (5, InitialRole::Unattached)
         );
+    }
+
+    /// Its log may be empty, and the file lost.
+    #[test]
+    fn a_snapshot_tells_of_its_epoch_as_a_log_does() {
+        let id = SnapshotId {
+            end_offset: Offset(7),
+            epoch: Epoch(4),
+        };
+        let recovered = Recovered {
+            snapshots: vec![StoredSnapshot { id, size_bytes: 1 }],
+            ..Recovered::default()
+        };
+        let voters = (1..=3).map(NodeId).collect();
+        let (state, role) = initial_role(&recovered, NodeId(1).into(), &voters, None);
+        assert_eq!((state.epoch, role), (Epoch(4), InitialRole::Unattached));
     }
 
     /// It stood for election, lost, and learned who won in the same epoch.

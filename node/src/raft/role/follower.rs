@@ -7,6 +7,7 @@ use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 use crate::message::{DivergingEpoch, FetchRequest, FetchResponse, Request};
 use crate::mutants::Bug;
 use crate::raft::peers::Asked;
+use crate::raft::snapshot_download::Download;
 use crate::raft::timers::{after, is_due};
 use crate::raft::{Effect, QuorumState, Replica};
 use crate::trace::TraceEvent;
@@ -21,6 +22,8 @@ pub(crate) struct Follower {
     pub(crate) fetch_deadline_ns: u64,
     /// Whether a fetch from this leader has succeeded since it became its follower.
     pub(crate) has_fetched: bool,
+    /// The snapshot that is being fetched instead of records.
+    pub(crate) download: Option<Download>,
     /// The newest read round that this leader told of in this epoch.
     read_round: u64,
 }
@@ -31,6 +34,7 @@ impl Follower {
             leader,
             fetch_deadline_ns,
             has_fetched: false,
+            download: None,
             read_round: 0,
         }
     }
@@ -68,7 +72,7 @@ impl Replica {
         self.transition(role, quorum_state, reason);
     }
 
-    fn fresh_fetch_deadline_ns(&self) -> u64 {
+    pub(in crate::raft) fn fresh_fetch_deadline_ns(&self) -> u64 {
         after(self.now_ns, self.configuration.timers.fetch_timeout_ns)
     }
 
@@ -89,16 +93,24 @@ impl Replica {
             return;
         };
         let leader = state.leader;
+        let download = state.download;
         // A fetch promises that everything before its offset is durable.
         let durable = self.log.is_flushed() || self.configuration.has(Bug::FollowerNoFsync);
         if self.peers.any_in_flight() || !durable {
             return;
         }
-        if self.peers.is_ready(leader) {
-            let request = Request::Fetch(self.fetch_request());
-            self.send(leader, Asked::Fetch, request);
-        } else {
-            self.send_discovery_fetch(Some(leader));
+        if !self.peers.is_ready(leader) {
+            return self.send_discovery_fetch(Some(leader));
+        }
+        match download {
+            Some(download) => {
+                let request = Request::FetchSnapshot(self.fetch_snapshot_request(download));
+                self.send(leader, Asked::FetchSnapshot, request);
+            }
+            None => {
+                let request = Request::Fetch(self.fetch_request());
+                self.send(leader, Asked::Fetch, request);
+            }
         }
     }
 
@@ -140,6 +152,10 @@ impl Replica {
                 self.follow_high_watermark(leader_high_watermark);
             }
             return self.truncate_to_agree(peer, diverging);
+        }
+        if let Some(id) = response.snapshot_id {
+            // Neither is anything of this response about this log.
+            return self.begin_download(peer, id);
         }
         self.append_fetched(peer, response.batches);
         if let Some(leader_high_watermark) = response.high_watermark {

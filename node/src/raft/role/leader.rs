@@ -10,6 +10,7 @@ use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 use crate::message::{BeginQuorumEpochRequest, FetchRequest, Request};
 use crate::mutants::Bug;
 use crate::raft::high_watermark::{self, EpochStartRule};
+use crate::raft::log_view::Comparison;
 use crate::raft::peers::Asked;
 use crate::raft::proposals::Held;
 use crate::raft::read_index::ReadIndex;
@@ -141,7 +142,7 @@ impl Replica {
         self.effect(Effect::LeadershipLost);
         for parked in leader.parked {
             if self.configuration.has(Bug::ParkedFetchNotRevalidated) {
-                self.reply_fetch(parked.ticket, &parked.request, None);
+                self.reply_fetch(parked.ticket, &parked.request, Comparison::Agrees);
                 continue;
             }
             let error = self.fetch_error(&parked.request);
@@ -202,9 +203,6 @@ impl Replica {
     /// Takes note of a valid fetch of another voter. A replica that is no voter moves nothing.
     pub(in crate::raft) fn note_fetch(&mut self, request: &FetchRequest) {
         let (now_ns, log_end) = (self.now_ns, self.log.end());
-        let check_quorum_ns = self.check_quorum_ns();
-        // Fetches that make a majority together with the leader itself.
-        let needed = self.voter_history.latest().len() / 2;
         let Some(leader) = self.as_leader_mut() else {
             return;
         };
@@ -225,13 +223,28 @@ impl Replica {
         leader
             .reads
             .note_echo(request.replica.id, request.read_round);
-        leader.fetched.insert(request.replica.id);
+        self.count_for_check_quorum(request.replica.id);
+        self.advance_high_watermark();
+        self.serve_confirmed_reads();
+    }
+
+    /// Takes note that a voter took something from this leader. Nothing follows for what it holds.
+    pub(in crate::raft) fn count_for_check_quorum(&mut self, voter: NodeId) {
+        let now_ns = self.now_ns;
+        let check_quorum_ns = self.check_quorum_ns();
+        // Fetches that make a majority together with the leader itself.
+        let needed = self.voter_history.latest().len() / 2;
+        let Some(leader) = self.as_leader_mut() else {
+            return;
+        };
+        if !leader.voters.contains_key(&voter) {
+            return;
+        }
+        leader.fetched.insert(voter);
         if leader.fetched.len() >= needed {
             leader.fetched.clear();
             leader.check_quorum_deadline_ns = after(now_ns, check_quorum_ns);
         }
-        self.advance_high_watermark();
-        self.serve_confirmed_reads();
     }
 
     /// Moves the high watermark if what the voters hold durably allows it (KAFKA-12619).
