@@ -40,14 +40,22 @@ fn a_bug_that_is_not_meant_is_refused_before_anything_is_touched() {
     let data = directory.path().join("data");
     for format in ["text", "json"] {
         let mut command = start_command();
-        command.args(["--id=1", "--listen=127.0.0.1:0", "--bug=stale-read", "--data"]);
+        command.args([
+            "--id=1",
+            "--listen=127.0.0.1:0",
+            "--bug=stale-read",
+            "--data",
+        ]);
         command.arg(&data).arg(format!("--log-format={format}"));
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(254), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains("--allow-seeded-bugs"), "{said}");
-        assert_eq!(serde_json::from_str::<Value>(&said).is_ok(), format == "json");
+        assert_eq!(
+            serde_json::from_str::<Value>(&said).is_ok(),
+            format == "json"
+        );
     }
     assert!(!data.exists());
 }
@@ -71,10 +79,17 @@ async fn whoever_looks_sees_a_bug_that_is_on() {
         let server = format!("127.0.0.1:{}", node.port);
         command.args(["describe", "--status", "--bootstrap-server", &server]);
         let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
-        assert_eq!(text.lines().count(), if bug.is_some() { 9 } else { 8 }, "{text}");
+        assert_eq!(
+            text.lines().count(),
+            if bug.is_some() { 9 } else { 8 },
+            "{text}"
+        );
         let line = "SeededBug:              stale-read";
         assert_eq!(text.contains(line), bug.is_some(), "{text}");
-        let warned = node.said().lines().any(|line| line.contains(" WARN ") && line.contains("is ON"));
+        let warned = node
+            .said()
+            .lines()
+            .any(|line| line.contains(" WARN ") && line.contains("is ON"));
         assert_eq!(warned, bug.is_some(), "{}", node.said());
     }
 }
