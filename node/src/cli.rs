@@ -18,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::ids::NodeId;
 use crate::mutants::Bug;
 use crate::raft::{Configuration, Timers};
+use crate::server::log::{self, LogFormat};
 use crate::server::{self, ServerError, ServerOptions, TraceOptions, control};
 
 /// Exit code for arguments that make no sense.
@@ -93,11 +94,30 @@ struct StartArguments {
     /// is unknown.
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = milliseconds())]
     client_deadline_ms: u64,
+    /// How many connections there may be at once. When there are more, those that do nothing are
+    /// closed; clients beyond that are refused, peers are not.
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
     /// Seed of the election timeouts. Without it they differ from start to start.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
+    log: LogArguments,
+    #[command(flatten)]
     harness: HarnessArguments,
+}
+
+/// What is written to standard error.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Log")]
+struct LogArguments {
+    /// How log lines look: for people, or one JSON object per line.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: LogFormat,
+    /// Least important lines that are written: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
+    log_level: tracing::Level,
 }
 
 /// The protocol timers, with Kafka's defaults.
@@ -128,9 +148,13 @@ struct TimerArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "For fault injection")]
 struct HarnessArguments {
-    /// Switch a deliberate mistake on, to see whether it is noticed.
+    /// Switch a deliberate mistake on, to see whether it is noticed. The node then breaks promises:
+    /// acknowledged writes may be lost. Needs --allow-seeded-bugs.
     #[arg(long, value_name = "NAME")]
     bug: Option<Bug>,
+    /// Say that --bug is meant.
+    #[arg(long)]
+    allow_seeded_bugs: bool,
     /// Keep unsynced bytes in memory, so that SIGKILL loses them like a power cut.
     #[arg(long)]
     write_behind: bool,
@@ -165,6 +189,14 @@ struct Peer {
 fn milliseconds() -> clap::builder::RangedU64ValueParser {
     // A day is beyond every sensible timer, and keeps sums of nanoseconds far from their limits.
     clap::value_parser!(u64).range(1..=86_400_000)
+}
+
+fn parse_level(text: &str) -> Result<tracing::Level, String> {
+    // The library also takes numbers, in an order that nobody knows by heart.
+    match text.parse() {
+        Ok(level) if text.starts_with(|first: char| first.is_ascii_alphabetic()) => Ok(level),
+        _ => Err("expected error, warn, info, debug or trace".into()),
+    }
 }
 
 fn parse_id(text: &str) -> Result<NodeId, String> {
@@ -216,16 +248,21 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_node(start: &StartArguments) -> ExitCode {
+    let refuse = |code, message: &str| {
+        log::refusal(start.id, start.log.log_format, &in_one_line(message));
+        ExitCode::from(code)
+    };
     let options = match prepare(start) {
         Ok(options) => options,
-        Err(Problem::Arguments(message)) => return fail(EXIT_ARGUMENTS, &message),
-        Err(Problem::Environment(message)) => return fail(EXIT_ENVIRONMENT, &message),
+        Err(Problem::Arguments(message)) => return refuse(EXIT_ARGUMENTS, &message),
+        Err(Problem::Environment(message)) => return refuse(EXIT_ENVIRONMENT, &message),
     };
-    report_to_people(start.id);
+    log::install(start.id, start.log.log_format, start.log.log_level);
+    report_panics(start.id);
     match server::run(options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ ServerError::Stuck) => fail(EXIT_STOPPED, &error.to_string()),
-        Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),
+        Err(error @ ServerError::Stuck) => refuse(EXIT_STOPPED, &error.to_string()),
+        Err(error) => refuse(EXIT_ENVIRONMENT, &error.to_string()),
     }
 }
 
@@ -271,11 +308,21 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         trace,
         control,
         client_deadline_ms: start.client_deadline_ms,
+        max_connection_count: start.max_connections as usize,
     })
 }
 
 /// What no single argument shows.
 fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, String> {
+    if let Some(bug) = start.harness.bug
+        && !start.harness.allow_seeded_bugs
+    {
+        return Err(format!(
+            "--bug {bug} makes this node break its promises ({}), so it has to be meant: add \
+             --allow-seeded-bugs for a test, or leave --bug out",
+            bug.description()
+        ));
+    }
     let timers = &start.timers;
     if timers.fetch_max_wait_ms >= timers.fetch_timeout_ms {
         return Err(format!(
@@ -350,15 +397,8 @@ fn die_with_parent() -> Result<(), String> {
     Err("--die-with-parent exists on Linux only; use --control-fd, which works everywhere".into())
 }
 
-/// Log lines and panics go to standard error, as plain lines.
-fn report_to_people(node: NodeId) {
-    // Fails only where the embedding program has set up its own log, which then serves.
-    let _ = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .with_max_level(tracing::Level::INFO)
-        .try_init();
+/// A panic ends the process with one line, wherever it happens.
+fn report_panics(node: NodeId) {
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let message = payload
@@ -514,6 +554,10 @@ mod tests {
             (&["--election-timeout-ms", "0"], "--election-timeout-ms"),
             (&["--retry-backoff-ms", "-1"], "'-1'"),
             (&["--bug", "B99"], "hwm-any-epoch"),
+            (&["--bug", "stale-read"], "--allow-seeded-bugs"),
+            (&["--log-level", "3"], "--log-level"),
+            (&["--log-format", "xml"], "json"),
+            (&["--max-connections", "0"], "--max-connections"),
             (&["--incarnation", "2"], "--trace"),
             (&["--trace", "f", "--incarnation", "0"], "--incarnation"),
         ] {
@@ -538,7 +582,9 @@ mod tests {
     fn seeded_bugs_are_known_by_name_and_by_id() {
         for bug in Bug::ALL {
             for name in [bug.name(), bug.id()] {
-                assert_eq!(parse(&["--bug", name]).unwrap().harness.bug, Some(bug));
+                let start = parse(&["--bug", name, "--allow-seeded-bugs"]).unwrap();
+                assert_eq!(start.harness.bug, Some(bug));
+                assert!(check(&start).is_ok());
             }
         }
     }

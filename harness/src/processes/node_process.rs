@@ -117,6 +117,7 @@ impl NodeSettings {
         option("control-fd", "0".into());
         if let Some(bug) = &self.bug {
             option("bug", bug.clone());
+            command.arg("--allow-seeded-bugs");
         }
         command.args(["--write-behind", "--die-with-parent"]);
         command.stdin(Stdio::from(control));

@@ -92,6 +92,11 @@ fn status(quorum: &Quorum) -> String {
     ] {
         let _ = writeln!(text, "{:<24}{value}", format!("{name}:"));
     }
+    if let Some(bug) = &quorum.seeded_bug {
+        // Kafka has no such line; neither has a node that keeps its promises.
+        let value = format!("{bug} (this node breaks promises on purpose)");
+        let _ = writeln!(text, "{:<24}{value}", "SeededBug:");
+    }
     text
 }
 
@@ -207,6 +212,7 @@ mod tests {
         };
         Quorum {
             cluster_id: "test".into(),
+            seeded_bug: None,
             id: NodeId(2),
             role: "leader".into(),
             epoch: Epoch(7),
@@ -235,6 +241,21 @@ CurrentVoters:          [{\"id\": 1, \"endpoints\": [\"http://127.0.0.1:9001\"]}
 CurrentObservers:       []
 ";
         assert_eq!(status(&quorum()), expected);
+    }
+
+    #[test]
+    fn a_seeded_bug_is_shown_and_only_then() {
+        assert!(!status(&quorum()).contains("SeededBug"));
+        let seeded_bug = Some("stale-read".to_string());
+        let text = status(&Quorum {
+            seeded_bug,
+            ..quorum()
+        });
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("SeededBug:              stale-read "),
+            "{text}"
+        );
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(super) fn parse_server(text: &str) -> Result<String, String> {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Quorum {
     pub(super) cluster_id: String,
+    #[serde(default)]
+    pub(super) seeded_bug: Option<String>,
     pub(super) id: NodeId,
     pub(super) role: String,
     pub(super) epoch: Epoch,

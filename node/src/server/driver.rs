@@ -20,6 +20,7 @@ use crate::trace::{TraceEvent, Traced};
 
 use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
+use super::log;
 use super::metrics::{Counted, Metrics};
 use super::peers::Peers;
 use super::pending::Pending;
@@ -161,7 +162,6 @@ pub(crate) enum DriverError {
 /// Brings what leaves the node on its way, never before the trace events that explain it.
 #[derive(Debug)]
 pub(crate) struct ProcessOutbox {
-    pub(crate) node: NodeId,
     pub(crate) trace: Option<TraceWriter>,
     pub(crate) peers: Peers,
     pub(crate) clients: Pending<ClientReply>,
@@ -173,14 +173,12 @@ pub(crate) struct ProcessOutbox {
 
 impl ProcessOutbox {
     pub(crate) fn new(
-        node: NodeId,
         trace: Option<TraceWriter>,
         peers: Peers,
         clients: Pending<ClientReply>,
         askers: Pending<Response>,
     ) -> Self {
         Self {
-            node,
             trace,
             peers,
             clients,
@@ -239,23 +237,69 @@ impl Outbox for ProcessOutbox {
     }
 
     fn trace(&mut self, traced: Traced) {
-        if let TraceEvent::RoleChange {
-            role,
-            leader,
-            reason,
-            ..
-        } = &traced.event
-        {
-            let leader = leader.as_deref().unwrap_or("unknown");
-            let epoch = traced.epoch.0;
-            tracing::info!(node = %self.node, epoch, leader, reason, "now {}", role_name(*role));
-        }
+        report(&traced);
         let now_ns = monotonic_ns();
         // The monotonic clock of a machine does not go below zero.
         self.metrics.observe(now_ns.unsigned_abs(), &traced);
         if let Some(trace) = &mut self.trace {
             trace.record(now_ns, &traced);
         }
+    }
+}
+
+/// Tells the log what matters to those who run the node.
+fn report(Traced { epoch, event }: &Traced) {
+    let role = match event {
+        TraceEvent::Started { role, .. } | TraceEvent::RoleChange { role, .. } => Some(*role),
+        _ => None,
+    };
+    log::note_standing(role, *epoch);
+    match event {
+        TraceEvent::Started {
+            log_start,
+            log_end,
+            truncated_bytes,
+            ..
+        } => tracing::info!(
+            log_start = log_start.0,
+            log_end = log_end.0,
+            truncated_bytes,
+            "recovered"
+        ),
+        TraceEvent::RoleChange {
+            role,
+            leader,
+            reason,
+            ..
+        } => {
+            let leader = leader.as_deref().unwrap_or("unknown");
+            tracing::info!(leader, reason, "now {}", role_name(*role));
+        }
+        TraceEvent::Truncate { log_end } => {
+            tracing::info!(log_end = log_end.0, "the log was cut back to the leader's");
+        }
+        TraceEvent::SnapshotFrozen { end_offset, .. } => {
+            tracing::info!(end_offset = end_offset.0, "took a snapshot");
+        }
+        TraceEvent::SnapshotInstalled { end_offset, .. } => {
+            tracing::info!(end_offset = end_offset.0, "goes on from the leader's snapshot");
+        }
+        TraceEvent::LogStartAdvanced { log_start } => {
+            tracing::info!(log_start = log_start.0, "deleted the log before a snapshot");
+        }
+        TraceEvent::VotePersisted { candidate } => tracing::debug!(candidate, "voted"),
+        TraceEvent::EpochAdopted { leader } => {
+            let leader = leader.as_deref().unwrap_or("unknown");
+            tracing::debug!(leader, "adopted an epoch or its leader");
+        }
+        // Refusals to start end the process with a line of their own.
+        TraceEvent::RefusedToStart { .. }
+        | TraceEvent::Append { .. }
+        | TraceEvent::Flush { .. }
+        | TraceEvent::RpcSent { .. }
+        | TraceEvent::RpcReceived { .. }
+        | TraceEvent::ReadServed { .. }
+        | TraceEvent::HighWatermark { .. } => {}
     }
 }
 
@@ -436,7 +480,6 @@ mod tests {
         let peers = Peers::new(Handle::current(), mailbox, &BTreeMap::new(), timeout).unwrap();
         let tickets = Arc::new(Tickets::default());
         ProcessOutbox::new(
-            NodeId(1),
             Some(TraceWriter::open(&options, NodeId(1)).unwrap()),
             peers,
             Pending::new(Arc::clone(&tickets)),

@@ -6,15 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use serde::Serialize;
-use serde_json::json;
 
 use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{Epoch, NodeId, Offset};
@@ -24,16 +21,17 @@ use crate::node_loop::Arrival;
 use crate::raft::QuorumDescription;
 
 use super::admission::Admission;
+use super::body::{Body, MAX_READ_BYTES};
+use super::connections::Crowded;
 use super::driver::{Mailbox, Message, Snapshot, View};
 use super::metrics;
-use super::operations::{self, Body, Fault, Key, Options, bytes_of};
+use super::operations::{self, Fault, Key, Options};
 use super::pending::Pending;
 use super::replies::{self, Replies};
 use super::wire::{self, RequestKind};
 
-/// Longest request body that is read to its end before it is refused, so that the client can use
-/// its connection again. Beyond, the connection ends with the refusal.
-const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
+/// Describes everything below except what replicas ask each other.
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// A client may name the cluster that it means; a node of another one then refuses. Ports change
 /// hands, and a write that lands in the wrong cluster would be a lie in two histories.
@@ -46,6 +44,8 @@ const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) cluster_id: String,
+    /// Name of a deliberate mistake that is switched on.
+    pub(crate) seeded_bug: Option<&'static str>,
     pub(crate) mailbox: Mailbox,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<message::Response>,
@@ -58,19 +58,29 @@ pub(crate) struct Front {
     pub(crate) request_timeout: Duration,
 }
 
+/// What clients and people may ask, and where.
+fn client_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 11] {
+    [
+        ("/registers/{key}", reader(Kind::Register).put(write)),
+        ("/registers/{key}/compare-and-set", post(compare_and_set)),
+        ("/lists/{key}", collection(Kind::List)),
+        ("/sets/{key}", collection(Kind::Set)),
+        ("/counters/{key}", collection(Kind::Counter)),
+        ("/transactions", post(transaction)),
+        ("/quorum", get(quorum)),
+        ("/state", get(state)),
+        ("/metrics", get(show_metrics)),
+        ("/health", get(health)),
+        ("/openapi.json", get(openapi)),
+    ]
+}
+
 /// All routes of a node.
 pub(crate) fn router(front: Arc<Front>) -> Router {
-    let mut router = Router::new()
-        .route("/registers/{key}", reader(Kind::Register).put(write))
-        .route("/registers/{key}/compare-and-set", post(compare_and_set))
-        .route("/lists/{key}", collection(Kind::List))
-        .route("/sets/{key}", collection(Kind::Set))
-        .route("/counters/{key}", collection(Kind::Counter))
-        .route("/transactions", post(transaction))
-        .route("/quorum", get(quorum))
-        .route("/state", get(state))
-        .route("/metrics", get(show_metrics))
-        .route("/health", get(health));
+    let mut router = Router::new();
+    for (path, methods) in client_routes() {
+        router = router.route(path, methods);
+    }
     for kind in RequestKind::ALL {
         let handler = move |state: State<Arc<Front>>, headers: HeaderMap, body: Body| {
             answer_peer(state, headers, kind, body)
@@ -83,16 +93,19 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_READ_BYTES))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&front),
-            refuse_foreigners,
+            turn_away,
         ))
         .with_state(front)
 }
 
-async fn refuse_foreigners(
-    State(front): State<Arc<Front>>,
-    request: Request,
-    next: Next,
-) -> Response {
+/// Refuses what must not be looked at any further.
+async fn turn_away(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    if request.extensions().get::<Crowded>().is_some() {
+        let mut response = front.replies.overloaded(front.view.look());
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+        return response;
+    }
     match request.headers().get(CLUSTER_HEADER) {
         Some(cluster_id) if cluster_id.as_bytes() != front.cluster_id.as_bytes() => {
             front.replies.foreign(front.view.look())
@@ -166,7 +179,10 @@ impl Front {
     async fn describe(&self, show: impl FnOnce(Snapshot) -> Response) -> Response {
         match tokio::time::timeout(DESCRIBE_LIMIT, self.mailbox.describe()).await {
             Ok(Some(snapshot)) => show(snapshot),
-            _ => self.unavailable(),
+            Ok(None) => self.unavailable(),
+            Err(_) => self
+                .replies
+                .hanging(DESCRIBE_LIMIT.as_millis(), self.view.look()),
         }
     }
 
@@ -203,7 +219,7 @@ async fn answer_peer(
     kind: RequestKind,
     body: Body,
 ) -> Response {
-    let bytes = match bytes_of(body) {
+    let bytes = match body.bytes() {
         Ok(bytes) => bytes,
         Err(Fault { status, message }) => return front.invalid(status, message),
     };
@@ -241,6 +257,9 @@ async fn answer_peer(
 #[derive(Debug, Serialize)]
 struct QuorumBody<'a> {
     cluster_id: &'a str,
+    /// A deliberate mistake that is switched on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seeded_bug: Option<&'static str>,
     #[serde(flatten)]
     quorum: QuorumDescription,
     /// Where the voters are.
@@ -252,6 +271,7 @@ async fn quorum(State(front): State<Arc<Front>>) -> Response {
         .describe(|snapshot| {
             let body = QuorumBody {
                 cluster_id: &front.cluster_id,
+                seeded_bug: front.seeded_bug,
                 quorum: snapshot.quorum,
                 endpoints: &front.replies.urls,
             };
@@ -300,10 +320,26 @@ async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
         .await
 }
 
+#[derive(Debug, Serialize)]
+struct HealthBody {
+    status: &'static str,
+    /// A deliberate mistake that is switched on: this node breaks promises.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seeded_bug: Option<&'static str>,
+}
+
 async fn health(State(front): State<Arc<Front>>) -> Response {
+    let body = HealthBody {
+        status: "up",
+        seeded_bug: front.seeded_bug,
+    };
     front
-        .describe(|_| replies::json(StatusCode::OK, &json!({"status": "up"})))
+        .describe(|_| replies::json(StatusCode::OK, &body))
         .await
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, wire::JSON)], OPENAPI).into_response()
 }
 
 async fn unknown_path(State(front): State<Arc<Front>>, uri: Uri) -> Response {
@@ -324,7 +360,7 @@ mod tests {
     use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::Receiver;
 
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::server::pending::Tickets;
@@ -335,6 +371,7 @@ mod tests {
         let tickets = Arc::new(Tickets::default());
         let front = Arc::new(Front {
             cluster_id: "test".into(),
+            seeded_bug: None,
             mailbox,
             clients: Pending::new(Arc::clone(&tickets)),
             askers: Pending::new(tickets),

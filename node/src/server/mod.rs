@@ -2,10 +2,13 @@
 //! Never decides anything about the protocol, and is the only place with async code.
 
 mod admission;
+mod body;
 mod clock;
+mod connections;
 pub(crate) mod control;
 mod driver;
 mod http;
+pub(crate) mod log;
 mod metrics;
 mod operations;
 mod peers;
@@ -25,13 +28,12 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
 
 use crate::ids::{Epoch, NodeId};
+use crate::mutants::Bug;
 use crate::node_loop::{Arrival, NodeLoop, Outbox, StartError};
 use crate::raft::Configuration;
 use crate::storage::disk::Disk;
@@ -40,6 +42,7 @@ use crate::trace::{TraceEvent, Traced};
 
 use admission::Admission;
 use clock::{SkewedClock, monotonic_ns};
+use connections::{Connections, Limits};
 use control::Controlled;
 use driver::{Driver, DriverError, Mailbox, Message, ProcessOutbox, View};
 use http::Front;
@@ -78,6 +81,8 @@ pub struct ServerOptions {
     pub control: Option<UnixStream>,
     /// How long a client waits for the outcome of an operation, in milliseconds.
     pub client_deadline_ms: u64,
+    /// How many connections there may be at once; the system may allow fewer.
+    pub max_connection_count: usize,
 }
 
 /// Why a node process did not start, or did not stop in an orderly way.
@@ -125,7 +130,10 @@ pub enum ServerError {
         source: Box<StartError>,
     },
     /// The node's loop is gone or did not stop in time.
-    #[error("the node did not stop in an orderly way")]
+    #[error(
+        "the node did not stop in an orderly way: its disk or its processor hangs. Everything that \
+         was acknowledged is on its disk"
+    )]
     Stuck,
 }
 
@@ -161,23 +169,27 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
 
     let (node, bug) = (options.configuration.id, options.configuration.bug);
     if let Some(bug) = bug {
-        tracing::warn!(%node, "seeded bug {} ({bug}) is ON: {}", bug.id(), bug.description());
+        tracing::warn!(
+            "seeded bug {} ({bug}) is ON: {}",
+            bug.id(),
+            bug.description()
+        );
     }
     let (process, stopped) = Process::start(&runtime, options, address)?;
-    tracing::info!(%node, %address, "started");
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "started");
     // Nobody needs to read the line for the node to work.
     let _ = writeln!(io::stdout(), "{node} listening on http://{address}");
     let result = runtime.block_on(process.serve(listener, signals, stopped));
     runtime.shutdown_background();
     if result.is_ok() {
-        tracing::info!(%node, "stopped");
+        tracing::info!("stopped");
     }
     result
 }
 
 /// Ends the process at once with one line for people.
 pub(crate) fn stop_at_once(node: NodeId, reason: impl fmt::Display) -> ! {
-    let _ = writeln!(io::stderr(), "{node} stopped: {reason}");
+    log::last_words(node, &reason.to_string());
     std::process::exit(1);
 }
 
@@ -186,6 +198,7 @@ struct Process {
     node: NodeId,
     mailbox: Mailbox,
     front: Arc<Front>,
+    connections: Arc<Connections>,
     control: Option<UnixStream>,
     http_port: u16,
 }
@@ -198,6 +211,7 @@ impl Process {
     ) -> Result<(Self, oneshot::Receiver<()>), ServerError> {
         let node = options.configuration.id;
         let cluster_id = options.configuration.cluster_id.clone();
+        let seeded_bug = options.configuration.bug.map(Bug::name);
         let request_timeout = Duration::from_nanos(options.configuration.timers.request_timeout_ns);
         let (mailbox, inbox) = Mailbox::new();
         let tickets = Arc::new(Tickets::default());
@@ -216,7 +230,7 @@ impl Process {
             .transpose()?;
         let handle = runtime.handle().clone();
         let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout)?;
-        let outbox = ProcessOutbox::new(node, trace, peers, clients.clone(), askers.clone());
+        let outbox = ProcessOutbox::new(trace, peers, clients.clone(), askers.clone());
         let parts = Parts {
             inbox,
             outbox,
@@ -232,6 +246,7 @@ impl Process {
         urls.insert(node, format!("http://{address}"));
         let front = Front {
             cluster_id,
+            seeded_bug,
             mailbox: mailbox.clone(),
             clients,
             askers,
@@ -245,6 +260,7 @@ impl Process {
             node,
             mailbox,
             front: Arc::new(front),
+            connections: Connections::new(Limits::new(options.max_connection_count)),
             control: options.control,
             http_port: address.port(),
         };
@@ -258,7 +274,8 @@ impl Process {
         mut stopped: oneshot::Receiver<()>,
     ) -> Result<(), ServerError> {
         let (stop_http, http_stops) = oneshot::channel::<()>();
-        let server = serve_http(listener, self.front, http_stops);
+        let router = http::router(Arc::clone(&self.front));
+        let server = self.connections.serve(listener, router, http_stops);
         let shutdown = Arc::new(Notify::new());
         if let Some(stream) = self.control {
             let controlled = Controlled {
@@ -280,10 +297,13 @@ impl Process {
             () = shutdown.notified() => "the control socket",
             _ = &mut stopped => return Err(ServerError::Stuck),
         };
-        tracing::info!(node = %self.node, reason, "stopping");
+        tracing::info!(reason, "stopping");
         // When the loop is gone already, `stopped` tells.
         let _ = self.mailbox.send(Message::Arrival(Arrival::Shutdown));
         let outcome = tokio::time::timeout(STOP_LIMIT, stopped).await;
+        // A loop that hangs answers nobody any more.
+        self.front.clients.abandon();
+        self.front.askers.abandon();
         // Fails only when the HTTP front is gone already.
         let _ = stop_http.send(());
         let _ = tokio::time::timeout(LAST_ANSWERS_LIMIT, server).await;
@@ -292,22 +312,6 @@ impl Process {
             _ => Err(ServerError::Stuck),
         }
     }
-}
-
-fn serve_http(
-    listener: tokio::net::TcpListener,
-    front: Arc<Front>,
-    stop: oneshot::Receiver<()>,
-) -> JoinHandle<io::Result<()>> {
-    let listener = listener.tap_io(|stream| {
-        // Without it an answer may wait for the acknowledgement of the one before; only slower.
-        let _ = stream.set_nodelay(true);
-    });
-    let server = axum::serve(listener, http::router(front)).with_graceful_shutdown(async {
-        // A dropped sender means the same.
-        let _ = stop.await;
-    });
-    tokio::spawn(async move { server.await })
 }
 
 /// What the loop's thread needs besides the node.
@@ -370,6 +374,7 @@ fn start_thread<D: Disk + Send + 'static>(
         path: data.into(),
         source: Box::new(source),
     })?;
+    let directory = data.display().to_string();
     let driver = Driver::new(started, clock, inbox, outbox, view);
     let (stopped, when_stopped) = oneshot::channel();
     thread::Builder::new()
@@ -377,7 +382,7 @@ fn start_thread<D: Disk + Send + 'static>(
         .spawn(move || match driver.run() {
             // Fails only when the process is ending anyway.
             Ok(()) => drop(stopped.send(())),
-            Err(error) => stop_at_once(node, error),
+            Err(error) => stop_at_once(node, format_args!("data directory {directory}: {error}")),
         })?;
     Ok(when_stopped)
 }

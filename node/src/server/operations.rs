@@ -1,8 +1,7 @@
 //! Owns what clients may ask about objects: the shape of paths, queries, headers and bodies.
 //! Never waits for an answer; it only says what is asked, or what is wrong with it.
 
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -10,10 +9,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::client::ClientRequest;
-use crate::machine::{CommandFault, Kind, MAX_COMMAND_BYTES, Object, Operation, Stamp};
+use crate::machine::{CommandFault, Kind, Object, Operation, Stamp};
 
-/// Longest request body that is accepted. The loop has the exact limit on commands.
-const MAX_BODY_BYTES: usize = 2 * MAX_COMMAND_BYTES;
+use super::body::Body;
 
 /// Who asks. With the next header, it makes a repeated request recognisable.
 const CLIENT_HEADER: &str = "x-client-id";
@@ -21,7 +19,6 @@ const CLIENT_HEADER: &str = "x-client-id";
 const REQUEST_HEADER: &str = "x-request-id";
 
 pub(super) type Key = Result<Path<String>, PathRejection>;
-pub(super) type Body = Result<Bytes, BytesRejection>;
 pub(super) type Options = Result<Query<ReadOptions>, QueryRejection>;
 
 /// A request that is at fault, before the loop has seen it.
@@ -142,24 +139,8 @@ pub(super) fn transaction(headers: &HeaderMap, body: Body) -> Result<ClientReque
     Ok(ClientRequest::Transaction { stamp, operations })
 }
 
-pub(super) fn bytes_of(body: Body) -> Result<Bytes, Fault> {
-    let too_long = || Fault {
-        status: StatusCode::PAYLOAD_TOO_LARGE,
-        message: format!("the request body is longer than {MAX_BODY_BYTES} bytes"),
-    };
-    match body {
-        Ok(bytes) if bytes.len() > MAX_BODY_BYTES => Err(too_long()),
-        Ok(bytes) => Ok(bytes),
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_long()),
-        Err(rejection) => Err(Fault {
-            status: rejection.status(),
-            message: rejection.body_text(),
-        }),
-    }
-}
-
 fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
-    serde_json::from_slice(&bytes_of(body)?)
+    serde_json::from_slice(&body.bytes()?)
         .map_err(|error| bad_request(format!("the request body is not understood: {error}")))
 }
 

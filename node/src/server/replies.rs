@@ -208,7 +208,17 @@ impl Replies {
         self.refusal(status, name(code), message, view)
     }
 
-    /// Too many clients wait.
+    /// The loop does not answer.
+    pub(crate) fn hanging(&self, limit_ms: u128, view: (Option<NodeId>, Epoch)) -> Response {
+        let message = format!(
+            "{} does not answer within {limit_ms} ms; its disk or its processor hangs",
+            self.node
+        );
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        self.refusal(status, name(RefusalCode::BrokerNotAvailable), message, view)
+    }
+
+    /// Too many clients wait or are connected.
     pub(crate) fn overloaded(&self, view: (Option<NodeId>, Epoch)) -> Response {
         let code = RefusalCode::Overloaded;
         let (status, message) = self.explain(code, None, view.1);
@@ -258,7 +268,7 @@ impl Replies {
             ),
             RefusalCode::Overloaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("too many clients of {node} wait already; try again later"),
+                format!("{node} has too many clients already; try again later"),
             ),
         }
     }

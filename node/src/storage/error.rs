@@ -23,7 +23,10 @@ pub enum StorageError {
         source: io::Error,
     },
     /// Reading failed.
-    #[error("cannot read {file} at byte {position_bytes}: {source}")]
+    #[error(
+        "cannot read {file} at byte {position_bytes}: {source}. Check the disk; this node can go on \
+         once it can be read again"
+    )]
     Read {
         /// From which file.
         file: String,
@@ -186,7 +189,7 @@ pub(crate) fn write_error(
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The disk failed.
-    #[error("cannot {action} {file}: {source}")]
+    #[error("cannot {action} {file}: {source}. Check the disk and who may use the directory")]
     Disk {
         /// What was tried.
         action: &'static str,

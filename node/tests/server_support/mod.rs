@@ -2,6 +2,10 @@
 //! Never sleeps and hopes: whatever must happen is polled for, with a deadline.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::print_stderr)] // Each test binary uses its own part.
 
+pub mod cluster;
+pub mod failing_disk;
+pub mod raw;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
