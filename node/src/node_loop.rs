@@ -3,22 +3,27 @@
 
 mod boundary;
 mod messages;
+mod snapshots;
 mod waiting;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::ids::{Epoch, NodeId, Offset, SnapshotId};
 use crate::machine::{Command, Machine, Object};
 use crate::message::Response;
 use crate::mutants::Bug;
 use crate::raft::{
     Configuration, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription, QuorumState,
-    Refusal, Replica, Role, Ticket,
+    Refusal, Replica, Role, StoredSnapshot, Ticket,
 };
 use crate::storage::disk::Disk;
-use crate::storage::{Identity, Storage, StorageError, StorageOptions};
+use crate::storage::{Identity, SnapshotDownload, Storage, StorageError, StorageOptions};
 use crate::trace::{TraceEvent, Traced};
 
-pub use boundary::{Arrival, Departure, NodeError, Outbox, StartError, StateDescription};
+pub use boundary::{
+    Arrival, Departure, LoadError, NodeError, NodeOptions, Outbox, StartError, StateDescription,
+};
+pub use snapshots::SnapshotOptions;
+use snapshots::Snapshots;
 use waiting::{Proposed, Waiting, in_batches};
 
 /// How much of the log is read at once when committed records are applied, in bytes.
@@ -39,6 +44,9 @@ pub struct NodeLoop<D: Disk> {
     waiting: Waiting,
     /// Who waits for answers, if messages are traced.
     askers: messages::Askers,
+    snapshots: Snapshots,
+    /// A snapshot of the leader that is being stored.
+    download: Option<SnapshotDownload>,
     /// Whether bytes were appended or cut since the last sync.
     unsynced: bool,
     /// When the log was last synced, if it was not sealed since.
@@ -53,9 +61,9 @@ impl<D: Disk> NodeLoop<D> {
     /// # Errors
     /// When the disk fails or holds something that must not be continued from.
     pub fn start(
-        configuration: Configuration,
+        mut configuration: Configuration,
         disk: D,
-        options: StorageOptions,
+        options: NodeOptions,
         now_ns: u64,
         outbox: &mut impl Outbox,
     ) -> Result<Self, StartError> {
@@ -64,26 +72,38 @@ impl<D: Disk> NodeLoop<D> {
             node_id: configuration.id,
         };
         let bug = configuration.bug;
-        let options = StorageOptions {
-            verify_checksums: options.verify_checksums && bug != Some(Bug::CrcSkip),
-            ..options
+        let storage_options = StorageOptions {
+            verify_checksums: options.storage.verify_checksums && bug != Some(Bug::CrcSkip),
+            ..options.storage
         };
-        let (storage, recovered) = Storage::open(disk, &identity, options)?;
-        let applied = recovered.log_start;
+        let (storage, recovered) = Storage::open_with_directory_id(
+            disk,
+            &identity,
+            options.new_directory_id,
+            storage_options,
+        )?;
+        configuration.directory_id = storage.directory_id();
+        let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
+        let (machine, applied) = match newest {
+            Some(id) => (snapshots::load(&storage, id)?, id.end_offset),
+            None => (Machine::default(), Offset(0)),
+        };
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);
         let mut node = Self {
             replica,
             storage,
-            machine: Machine::default(),
+            machine,
             applied,
             bug,
             waiting: Waiting::default(),
             askers: messages::Askers::default(),
+            snapshots: Snapshots::new(options.snapshots, now_ns),
+            download: None,
             unsynced: false,
             unsealed_since_ns: None,
             held: Vec::new(),
         };
-        node.carry_out(effects, outbox)?;
+        node.carry_out(now_ns, effects, outbox)?;
         node.sync(now_ns, outbox)?;
         Ok(node)
     }
@@ -132,6 +152,10 @@ impl<D: Disk> NodeLoop<D> {
                         answer,
                     }
                 }
+                Arrival::TakeSnapshot => {
+                    self.snapshots.ask();
+                    continue;
+                }
                 Arrival::Shutdown => Input::Shutdown,
                 Arrival::Client { ticket, request } => {
                     self.admit(ticket, request, &mut commands, &mut reads, outbox);
@@ -155,7 +179,35 @@ impl<D: Disk> NodeLoop<D> {
         }
         self.step(now_ns, Input::Tick, outbox)?;
         self.sync(now_ns, outbox)?;
+        self.work_on_snapshot(now_ns, timestamp_ms, outbox)?;
         self.seal_when_quiet(now_ns)
+    }
+
+    /// Begins a snapshot that is due, or writes the next piece of one.
+    fn work_on_snapshot(
+        &mut self,
+        now_ns: u64,
+        timestamp_ms: i64,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
+        if self.snapshots.is_due(now_ns) {
+            match self.replica.plan_snapshot(self.applied) {
+                Some(plan) => {
+                    let (machine, storage) = (&self.machine, &mut self.storage);
+                    self.snapshots.begin(now_ns, plan, machine, storage)?;
+                }
+                None => self.snapshots.postpone(now_ns),
+            }
+        }
+        let Some(frozen) = self.snapshots.go_on(&mut self.storage)? else {
+            return Ok(());
+        };
+        self.step(now_ns, frozen, outbox)?;
+        if let Some(log_start) = self.snapshots.retained_start(&self.storage, timestamp_ms) {
+            self.storage.advance_log_start(log_start)?;
+            self.step(now_ns, Input::LogStartAdvanced { log_start }, outbox)?;
+        }
+        self.sync(now_ns, outbox)
     }
 
     /// Leaves a witness of the last sync once nothing follows it for a while: without one, damage to
@@ -172,7 +224,11 @@ impl<D: Disk> NodeLoop<D> {
 
     /// When [`NodeLoop::process`] must be called even if nothing arrives.
     pub fn next_deadline_ns(&self) -> u64 {
-        self.replica.next_deadline_ns()
+        if self.snapshots.is_writing() {
+            return 0;
+        }
+        let snapshot_ns = self.snapshots.next_deadline_ns();
+        self.replica.next_deadline_ns().min(snapshot_ns)
     }
 
     /// What the node knows about its quorum.
@@ -261,7 +317,7 @@ impl<D: Disk> NodeLoop<D> {
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         let effects = self.replica.step(now_ns, input);
-        self.carry_out(effects, outbox)
+        self.carry_out(now_ns, effects, outbox)
     }
 
     /// One sync for everything stored since the last, then the effects that waited for it. Those may
@@ -323,6 +379,7 @@ impl<D: Disk> NodeLoop<D> {
 
     fn carry_out(
         &mut self,
+        now_ns: u64,
         effects: Vec<Effect>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
@@ -371,12 +428,29 @@ impl<D: Disk> NodeLoop<D> {
                     let response = Response::Fetch(response);
                     self.depart(Departure::Reply { ticket, response }, outbox);
                 }
-                Effect::ReplyFetchSnapshot { .. }
-                | Effect::StoreSnapshotChunk { .. }
-                | Effect::InstallSnapshot(_)
-                | Effect::AbandonSnapshot(_) => {
-                    unreachable!("the core does not use snapshots yet")
+                Effect::ReplyFetchSnapshot {
+                    ticket,
+                    mut response,
+                    max_bytes,
+                } => {
+                    let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+                    let (id, position_bytes) = (response.snapshot_id, response.position_bytes);
+                    response.bytes =
+                        self.storage
+                            .read_snapshot_bytes(id, position_bytes, max_bytes)?;
+                    let response = Response::FetchSnapshot(response);
+                    self.depart(Departure::Reply { ticket, response }, outbox);
                 }
+                Effect::StoreSnapshotChunk {
+                    id,
+                    position_bytes,
+                    bytes,
+                } => self.store_chunk(id, position_bytes, &bytes)?,
+                Effect::InstallSnapshot(id) => {
+                    let outcome = self.install(now_ns, id)?;
+                    self.step(now_ns, outcome, outbox)?;
+                }
+                Effect::AbandonSnapshot(_) => self.abandon_download()?,
                 Effect::Proposed { ticket, offset } => self.note_proposed(ticket, offset, outbox),
                 Effect::Refused { ticket, refusal } => self.refuse(ticket, refusal, outbox),
                 Effect::ReadReady {
@@ -397,6 +471,71 @@ impl<D: Disk> NodeLoop<D> {
             Some(high_watermark) => self.apply(high_watermark, outbox),
             None => Ok(()),
         }
+    }
+
+    fn store_chunk(
+        &mut self,
+        id: SnapshotId,
+        position_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<(), StorageError> {
+        if position_bytes == 0 {
+            self.abandon_download()?;
+            self.download = self.storage.begin_download(id)?;
+        }
+        match &mut self.download {
+            Some(download) => self
+                .storage
+                .append_download(download, position_bytes, bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn abandon_download(&mut self) -> Result<(), StorageError> {
+        match self.download.take() {
+            Some(download) => self.storage.abandon_download(download),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the downloaded snapshot in the place of log and state. What is not a snapshot of this
+    /// version is dropped, and nothing else changes.
+    fn install(&mut self, now_ns: u64, id: SnapshotId) -> Result<Input, NodeError> {
+        if let Some(download) = self.download.take() {
+            match self.storage.freeze_download(download) {
+                Ok(()) => {}
+                Err(StorageError::DownloadDamaged { .. }) => {
+                    return Ok(Input::SnapshotRefused { id });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let machine = match snapshots::load(&self.storage, id) {
+            Ok(machine) => machine,
+            Err(LoadError::Content { .. }) => {
+                self.storage.delete_snapshot(id)?;
+                return Ok(Input::SnapshotRefused { id });
+            }
+            Err(LoadError::Storage(error)) => return Err(error.into()),
+        };
+        self.snapshots.give_up(now_ns, &mut self.storage)?;
+        self.storage.reset_to(id)?;
+        self.machine = machine;
+        self.applied = id.end_offset;
+        let latest = self.storage.latest_snapshot();
+        let voters = latest.and_then(|file| file.header.voters.clone());
+        let snapshot = latest.map(|file| StoredSnapshot {
+            id,
+            size_bytes: file.size_bytes,
+        });
+        Ok(match snapshot {
+            Some(snapshot) => Input::SnapshotInstalled {
+                snapshot,
+                voters,
+                digest: self.machine.digest(),
+            },
+            None => Input::SnapshotRefused { id },
+        })
     }
 
     fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
@@ -488,6 +627,8 @@ impl<D: Disk> NodeLoop<D> {
         while self.applied < high_watermark {
             let before = self.applied;
             for batch in self.storage.read(self.applied, APPLY_CHUNK_BYTES)? {
+                self.snapshots
+                    .note_applied(batch.bytes().len(), batch.timestamp_ms());
                 for (offset, record) in batch.records() {
                     if offset < self.applied || offset >= high_watermark {
                         continue;

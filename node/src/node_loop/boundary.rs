@@ -2,11 +2,25 @@
 //! Never holds what the loop works with.
 
 use crate::client::{ClientReply, ClientRequest};
-use crate::ids::{NodeId, Offset};
+use crate::ids::{DirectoryId, NodeId, Offset, SnapshotId};
+use crate::machine::SnapshotRecordError;
 use crate::message::{Request, Response};
 use crate::raft::{Correlation, PeerAnswer, Ticket};
-use crate::storage::{OpenError, StorageError};
+use crate::storage::{OpenError, StorageError, StorageOptions};
 use crate::trace::Traced;
+
+use super::snapshots::SnapshotOptions;
+
+/// How a node works, besides the protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// Sizes that storage works with.
+    pub storage: StorageOptions,
+    /// When snapshots are taken, and what is kept.
+    pub snapshots: SnapshotOptions,
+    /// Id for a data directory that has none yet, because it is empty.
+    pub new_directory_id: Option<DirectoryId>,
+}
 
 /// Something that arrives at a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +50,8 @@ pub enum Arrival {
         /// What is asked.
         request: ClientRequest,
     },
+    /// Somebody wants a snapshot of the state machine as soon as one may be taken.
+    TakeSnapshot,
     /// The node should stop in an orderly way: a leader resigns.
     Shutdown,
 }
@@ -94,6 +110,22 @@ pub struct StateDescription {
     pub digest: u64,
 }
 
+/// Why a snapshot is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// It is whole, but what is in it is not a state of this version.
+    #[error("snapshot {id} does not hold a state of this version: {source}")]
+    Content {
+        /// Which snapshot.
+        id: SnapshotId,
+        /// What is wrong with it.
+        source: SnapshotRecordError,
+    },
+}
+
 /// Why a node must stop at once.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -116,6 +148,9 @@ pub enum StartError {
     /// The data directory cannot be opened, or must not be continued from.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The newest snapshot is of no use, and the log before it may be gone.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// The disk failed, or a committed record is not a command.
     #[error(transparent)]
     Node(#[from] NodeError),

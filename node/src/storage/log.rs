@@ -56,6 +56,20 @@ impl Log {
             .sum()
     }
 
+    /// Size of what lies from the batch at `offset` on.
+    pub(crate) fn length_bytes_from(&self, offset: Offset) -> u64 {
+        let length_bytes = |segment: &Segment| {
+            let below = segment
+                .entries
+                .partition_point(|entry| entry.end_offset <= offset);
+            let below_bytes = below
+                .checked_sub(1)
+                .map_or(0, |last| segment.entries[last].end_bytes());
+            segment.length_bytes - below_bytes
+        };
+        self.segments.iter().map(length_bytes).sum()
+    }
+
     pub(crate) fn log_end(&self) -> Offset {
         self.link.log_end
     }

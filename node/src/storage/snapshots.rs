@@ -33,6 +33,11 @@ impl<D: Disk> Storage<D> {
         self.log.length_bytes()
     }
 
+    /// Size of the part of the log from the batch at `offset` on.
+    pub fn log_bytes_from(&self, offset: Offset) -> u64 {
+        self.log.length_bytes_from(offset)
+    }
+
     /// All complete snapshots, ascending, the bootstrap snapshot among them.
     pub fn snapshots(&self) -> impl DoubleEndedIterator<Item = &SnapshotFile> {
         self.snapshots.values()
