@@ -3,9 +3,12 @@
 
 mod command;
 mod digest;
+mod list_values;
 mod objects;
 mod sessions;
 
+#[cfg(test)]
+mod measurements;
 #[cfg(test)]
 mod tests;
 
