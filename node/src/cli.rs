@@ -1,8 +1,11 @@
 //! Owns the command line of a node: arguments, their checks, exit codes.
 //! Never starts anything before every argument is known to make sense.
 
+mod controllers;
 mod describe;
 mod dump_log;
+mod dump_snapshot;
+mod format;
 mod leader;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +20,11 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::ids::NodeId;
 use crate::mutants::Bug;
+use crate::node_loop::{NodeOptions, SnapshotOptions};
 use crate::raft::{Configuration, Timers};
 use crate::server::log::{self, LogFormat};
 use crate::server::{self, ServerError, ServerOptions, TraceOptions, control};
+use crate::storage::StorageOptions;
 
 /// Exit code for arguments that make no sense.
 pub const EXIT_ARGUMENTS: u8 = 254;
@@ -68,6 +73,16 @@ enum Command {
     /// Print the batches of a node's log, and where it is damaged. Changes nothing, and may be used
     /// while the node runs.
     DumpLog(dump_log::DumpLogArguments),
+    /// Print what is in a node's newest snapshot, and where it is damaged. Changes nothing.
+    DumpSnapshot(dump_snapshot::DumpSnapshotArguments),
+    /// Prepare a data directory for a cluster whose voters can change.
+    Format(Box<format::FormatArguments>),
+    /// Draw an id for a data directory.
+    RandomId,
+    /// Make a running observer a voter.
+    AddController(controllers::AddArguments),
+    /// Remove a voter.
+    RemoveController(controllers::RemoveArguments),
 }
 
 #[derive(Debug, Args)]
@@ -85,9 +100,23 @@ struct StartArguments {
     /// its peers, and must be the same for all nodes.
     #[arg(long = "peer", value_name = "ID=URL", value_parser = parse_peer)]
     peers: Vec<Peer>,
+    /// A replica that may be asked who leads, where the voters are not given by --peer but are in
+    /// the log: its id and where it listens. Repeat for several.
+    #[arg(long = "bootstrap", value_name = "ID=URL", value_parser = parse_peer,
+        conflicts_with = "peers")]
+    bootstrap: Vec<Peer>,
+    /// Where others reach this node, as it is announced to them. Without it, the address it listens
+    /// on.
+    #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_server)]
+    advertise: Option<String>,
+    /// Ask to become a voter once this node has caught up.
+    #[arg(long, requires = "bootstrap")]
+    auto_join: bool,
     /// Directory for everything that must survive a restart; created if needed.
     #[arg(long, value_name = "DIRECTORY")]
     data: PathBuf,
+    #[command(flatten)]
+    snapshots: SnapshotArguments,
     #[command(flatten)]
     timers: TimerArguments,
     /// How long a client waits for the outcome of an operation before it is told that the outcome
@@ -118,6 +147,31 @@ struct LogArguments {
     /// Least important lines that are written: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     log_level: tracing::Level,
+}
+
+/// Snapshots and what is kept of the past, with Kafka's defaults.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Snapshots")]
+struct SnapshotArguments {
+    /// Take a snapshot once this many bytes of records were committed since the last one.
+    #[arg(long, value_name = "BYTES", default_value_t = 20 * 1024 * 1024,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    snapshot_bytes: u64,
+    /// Take a snapshot after this time if anything was committed since the last one.
+    #[arg(long, value_name = "MS", default_value_t = 3_600_000, value_parser = milliseconds())]
+    snapshot_interval_ms: u64,
+    /// Delete old snapshots and log once they are larger than this together.
+    #[arg(long, value_name = "BYTES", default_value_t = 100 * 1024 * 1024,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    retention_bytes: u64,
+    /// Delete snapshots, and the log before them, that are older than this.
+    #[arg(long, value_name = "MS", default_value_t = 7 * 24 * 3_600_000,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    retention_ms: u64,
+    /// Close a file of the log before it would grow past this size.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024,
+        value_parser = clap::value_parser!(u64).range(4096..))]
+    segment_bytes: u64,
 }
 
 /// The protocol timers, with Kafka's defaults.
@@ -242,6 +296,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Start(start) => run_node(&start),
             Command::Describe(describe) => describe::run(&describe),
             Command::DumpLog(dump_log) => dump_log::run(&dump_log),
+            Command::DumpSnapshot(dump) => dump_snapshot::run(&dump),
+            Command::Format(format) => format::run(&format),
+            Command::RandomId => format::random_id(),
+            Command::AddController(add) => controllers::add(&add),
+            Command::RemoveController(remove) => controllers::remove(&remove),
         },
         Err(error) => report_usage(&error),
     }
@@ -282,8 +341,13 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         .map(control::inherit)
         .transpose()
         .map_err(Problem::Arguments)?;
+    // Where the voters are in the log, as formatting leaves them, those go before these.
     let mut voters: BTreeSet<_> = peer_urls.keys().copied().collect();
     voters.insert(start.id);
+    let bootstrap_ids: BTreeSet<_> = start.bootstrap.iter().map(|peer| peer.id).collect();
+    if !bootstrap_ids.is_empty() {
+        voters.clear();
+    }
     let trace = start.harness.trace.clone().map(|path| TraceOptions {
         path,
         origin_ns: start.harness.trace_origin_ns,
@@ -293,6 +357,9 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
     Ok(ServerOptions {
         configuration: Configuration {
             bug: start.harness.bug,
+            bootstrap: bootstrap_ids,
+            endpoint: Some(advertised(start)),
+            auto_join: start.auto_join,
             ..Configuration::of_static_voters(
                 start.id,
                 &start.cluster_id,
@@ -303,6 +370,7 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         },
         listen: start.listen.clone(),
         peer_urls,
+        node: node_options(start).map_err(Problem::Environment)?,
         data: start.data.clone(),
         write_behind: start.harness.write_behind,
         trace,
@@ -332,16 +400,18 @@ fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, String> {
         ));
     }
     let mut peer_urls = BTreeMap::new();
-    for Peer { id, url } in &start.peers {
+    let peers = start.peers.iter().map(|peer| ("--peer", peer));
+    let bootstrap = start.bootstrap.iter().map(|peer| ("--bootstrap", peer));
+    for (flag, Peer { id, url }) in peers.chain(bootstrap) {
         if *id == start.id {
             return Err(format!(
-                "--peer {}={url}: this node has that id itself",
+                "{flag} {}={url}: this node has that id itself",
                 id.0
             ));
         }
         if let Some(other) = peer_urls.insert(*id, url.clone()) {
             return Err(format!(
-                "--peer {}={url}: peer {} is given before as {other}",
+                "{flag} {}={url}: peer {} is given before as {other}",
                 id.0, id.0
             ));
         }
@@ -351,6 +421,29 @@ fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, String> {
         return Err("two peers have the same URL; each node listens at its own".into());
     }
     Ok(peer_urls)
+}
+
+/// Where others are told to reach this node.
+fn advertised(start: &StartArguments) -> String {
+    let listens = || format!("http://{}", start.listen);
+    start.advertise.clone().unwrap_or_else(listens)
+}
+
+fn node_options(start: &StartArguments) -> Result<NodeOptions, String> {
+    let snapshots = &start.snapshots;
+    Ok(NodeOptions {
+        storage: StorageOptions {
+            segment_bytes: snapshots.segment_bytes,
+            ..StorageOptions::default()
+        },
+        snapshots: SnapshotOptions {
+            bytes_between: snapshots.snapshot_bytes,
+            interval_ns: snapshots.snapshot_interval_ms.saturating_mul(1_000_000),
+            retention_bytes: snapshots.retention_bytes,
+            retention_ms: snapshots.retention_ms,
+        },
+        new_directory_id: Some(format::draw()?),
+    })
 }
 
 impl TimerArguments {

@@ -15,9 +15,9 @@ use node::message::{
     VoteRequest, VoteResponse,
 };
 use node::mutants::Bug;
-use node::node_loop::{Arrival, Departure, NodeLoop, Outbox};
+use node::node_loop::{Arrival, Departure, NodeLoop, NodeOptions, Outbox};
 use node::raft::{Configuration, Correlation, PeerAnswer, Ticket, Timers};
-use node::storage::{DirectoryDisk, Disk, StorageOptions, WriteBehindDisk};
+use node::storage::{DirectoryDisk, Disk, WriteBehindDisk};
 use node::trace::Traced;
 use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ impl Bench {
             dirty: Rc::clone(&outbox.dirty),
         };
         let now_ns = 1_000_000 * MS;
-        let options = StorageOptions::default();
+        let options = NodeOptions::default();
         let node = NodeLoop::start(configuration, disk, options, now_ns, &mut outbox).unwrap();
         Self {
             node,

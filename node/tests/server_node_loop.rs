@@ -12,9 +12,9 @@ use node::ids::{Epoch, NodeId, Offset};
 use node::machine::{CommandFault, Failure, MAX_COMMAND_BYTES};
 use node::message::{ErrorCode, FetchRequest, Request, Response, VoteRequest, VoteResponse};
 use node::mutants::Bug;
-use node::node_loop::{Arrival, Departure, NodeLoop, Outbox};
+use node::node_loop::{Arrival, Departure, NodeLoop, NodeOptions, Outbox};
 use node::raft::{Configuration, Correlation, PeerAnswer, Ticket, Timers};
-use node::storage::{DirectoryDisk, Disk, StorageOptions, WriteBehindDisk};
+use node::storage::{DirectoryDisk, Disk, WriteBehindDisk};
 use node::trace::{TraceEvent, Traced};
 use serde_json::{Value, json};
 
@@ -168,7 +168,7 @@ impl Bench {
         let node = NodeLoop::start(
             configuration,
             disk,
-            StorageOptions::default(),
+            NodeOptions::default(),
             now_ns,
             &mut outbox,
         )

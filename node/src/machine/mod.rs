@@ -3,9 +3,13 @@
 
 mod command;
 mod digest;
+mod list_values;
 mod objects;
 mod sessions;
+mod snapshot;
 
+#[cfg(test)]
+mod measurements;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +19,11 @@ pub use command::{
 };
 pub use objects::MAX_RESULT_BYTES;
 pub use sessions::{MAX_SESSION_COUNT, MAX_SESSION_RESULT_BYTES};
+pub use snapshot::{
+    FrozenMachine, MAX_SNAPSHOT_RECORD_BYTES, MachineLoader, SnapshotFault, SnapshotRecordError,
+};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::ids::Offset;
@@ -25,16 +32,26 @@ use objects::Objects;
 use sessions::{Seen, Sessions};
 
 /// What one operation of a command gave.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OperationResult {
     /// What a read returned; absent for everything else.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub value: Option<Value>,
 }
 
+/// A value that is there, even if it is `null`: a read of a fresh register is no write.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
 /// Why an operation could not be carried out, and with it nothing of its command.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Failure {
     /// The register does not hold the expected value.
     CompareMismatch {
@@ -51,8 +68,8 @@ pub enum Failure {
 }
 
 /// What applying a command did.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Outcome {
     /// All operations took effect, at once.
     Done {
@@ -127,6 +144,12 @@ impl Machine {
     /// or 0 (counter).
     pub fn read(&self, object: &Object) -> Value {
         self.objects.read(object)
+    }
+
+    /// The state as it is now, to be written down while this machine goes on. Costs next to nothing:
+    /// both share everything until this machine changes it.
+    pub fn freeze(&self) -> FrozenMachine {
+        FrozenMachine::new(self.clone())
     }
 
     /// A number that differs, almost certainly, between different states, and is equal for equal

@@ -1,13 +1,16 @@
 //! Owns the objects: registers, lists, sets and counters, and how a command changes them.
 //! Never lets a command take effect in part: what a failing one has done already is undone.
 
-use std::collections::BTreeMap;
 use std::io;
+use std::mem;
+use std::sync::Arc;
 
+use imbl::OrdMap;
 use serde_json::Value;
 
 use super::command::{Kind, Object, Operation};
 use super::digest::{Digest, mix};
+use super::list_values::ListValues;
 use super::{Failure, OperationResult, Outcome};
 
 /// Most bytes of JSON that the reads of one command may return. Results are kept for clients that
@@ -15,33 +18,37 @@ use super::{Failure, OperationResult, Outcome};
 pub const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// All objects. What was never written is not there; nothing that is there looks as if it was not.
+///
+/// A clone shares everything with the original, and each of them copies what it changes: it costs
+/// next to nothing however much there is. Hence the persistent maps, and hence what is behind `Arc`:
+/// whatever could be long, and would be copied along with a neighbour that changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Objects {
-    registers: BTreeMap<String, Register>,
-    lists: BTreeMap<String, List>,
-    sets: BTreeMap<String, Set>,
-    counters: BTreeMap<String, i64>,
+    registers: OrdMap<Arc<str>, Arc<Register>>,
+    lists: OrdMap<Arc<str>, Arc<List>>,
+    sets: OrdMap<Arc<str>, Set>,
+    counters: OrdMap<Arc<str>, i64>,
     /// Sum of the hashes of all objects.
     digest: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Register {
-    value: Value,
+pub(super) struct Register {
+    pub(super) value: Value,
     digest: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-struct List {
-    values: Vec<Value>,
+pub(super) struct List {
+    pub(super) values: ListValues,
     /// Of the values in their order.
     digest: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Set {
+pub(super) struct Set {
     /// By their JSON text.
-    values: BTreeMap<String, Value>,
+    pub(super) values: OrdMap<Arc<str>, Arc<Value>>,
     /// Sum of the hashes of the values.
     digest: u64,
 }
@@ -59,7 +66,7 @@ enum Undo {
     },
     Set {
         key: String,
-        text: String,
+        text: Arc<str>,
     },
     Counter {
         key: String,
@@ -72,13 +79,32 @@ impl Objects {
         self.digest
     }
 
+    pub(super) fn registers(&self) -> &OrdMap<Arc<str>, Arc<Register>> {
+        &self.registers
+    }
+
+    pub(super) fn lists(&self) -> &OrdMap<Arc<str>, Arc<List>> {
+        &self.lists
+    }
+
+    pub(super) fn sets(&self) -> &OrdMap<Arc<str>, Set> {
+        &self.sets
+    }
+
+    pub(super) fn counters(&self) -> &OrdMap<Arc<str>, i64> {
+        &self.counters
+    }
+
     /// Carries out all operations, or none.
     pub(super) fn apply(&mut self, operations: Vec<Operation>) -> Outcome {
         let mut results = Vec::with_capacity(operations.len());
         let mut undo = Vec::new();
         let mut left_bytes = MAX_RESULT_BYTES;
+        let last = operations.len().saturating_sub(1);
         for (at, operation) in operations.into_iter().enumerate() {
-            match self.carry_out(operation, &mut undo, &mut left_bytes) {
+            // Once the last one has changed something, nothing can fail any more.
+            let undo_of_this = (at < last).then_some(&mut undo);
+            match self.carry_out(operation, undo_of_this, &mut left_bytes) {
                 Ok(value) => results.push(OperationResult { value }),
                 Err(failure) => {
                     for step in undo.into_iter().rev() {
@@ -93,25 +119,27 @@ impl Objects {
     }
 
     pub(super) fn read(&self, object: &Object) -> Value {
-        let key = &object.key;
+        let key = object.key.as_str();
         match object.kind {
             Kind::Register => self.register(key).clone(),
             Kind::List => {
-                let values = self.lists.get(key).map(|list| list.values.clone());
-                Value::Array(values.unwrap_or_default())
+                let values = self.lists.get(key).map(|list| list.values.iter());
+                Value::Array(values.into_iter().flatten().cloned().collect())
             }
             Kind::Set => {
                 let values = self.sets.get(key).map(|set| set.values.values());
-                Value::Array(values.into_iter().flatten().cloned().collect())
+                let values = values.into_iter().flatten();
+                Value::Array(values.map(|value| Value::clone(value)).collect())
             }
             Kind::Counter => self.counters.get(key).copied().unwrap_or(0).into(),
         }
     }
 
+    /// Carries out one operation, and notes in `undo` how to take it back.
     fn carry_out(
         &mut self,
         operation: Operation,
-        undo: &mut Vec<Undo>,
+        undo: Option<&mut Vec<Undo>>,
         left_bytes: &mut usize,
     ) -> Result<Option<Value>, Failure> {
         let (kind, key) = match operation {
@@ -119,35 +147,11 @@ impl Objects {
             Operation::ListRead { key } => (Kind::List, key),
             Operation::SetRead { key } => (Kind::Set, key),
             Operation::CounterRead { key } => (Kind::Counter, key),
-            Operation::RegisterWrite { key, value } => {
-                undo.push(self.write(key, value));
-                return Ok(None);
-            }
-            Operation::RegisterCompareAndSet { key, expected, new } => {
-                let current = self.register(&key);
-                if *current != expected {
-                    let current = current.clone();
-                    return Err(Failure::CompareMismatch { current });
+            changing => {
+                let step = self.change(changing)?;
+                if let Some(undo) = undo {
+                    undo.extend(step);
                 }
-                undo.push(self.write(key, new));
-                return Ok(None);
-            }
-            Operation::ListAppend { key, value } => {
-                undo.push(self.append(key, value));
-                return Ok(None);
-            }
-            Operation::SetAdd { key, value } => {
-                undo.extend(self.add_member(key, value));
-                return Ok(None);
-            }
-            Operation::CounterAdd { key, delta } => {
-                let before = self.counters.get(&key).copied();
-                let current = before.unwrap_or(0);
-                let sum = current
-                    .checked_add(delta)
-                    .ok_or(Failure::CounterOverflow { current })?;
-                self.set_counter(&key, Some(sum));
-                undo.push(Undo::Counter { key, before });
                 return Ok(None);
             }
         };
@@ -156,33 +160,77 @@ impl Objects {
         Ok(Some(value))
     }
 
+    /// Carries out an operation that is not a read; gives how to take it back, where it changed
+    /// something.
+    fn change(&mut self, operation: Operation) -> Result<Option<Undo>, Failure> {
+        match operation {
+            Operation::RegisterWrite { key, value } => {
+                let before = self.write(&key, value);
+                Ok(Some(Undo::Register { key, before }))
+            }
+            Operation::RegisterCompareAndSet { key, expected, new } => {
+                let current = self.register(&key);
+                if *current != expected {
+                    let current = current.clone();
+                    return Err(Failure::CompareMismatch { current });
+                }
+                let before = self.write(&key, new);
+                Ok(Some(Undo::Register { key, before }))
+            }
+            Operation::ListAppend { key, value } => {
+                let digest_before = self.append(&key, value);
+                Ok(Some(Undo::List { key, digest_before }))
+            }
+            Operation::SetAdd { key, value } => {
+                let text = self.add_member(&key, value);
+                Ok(text.map(|text| Undo::Set { key, text }))
+            }
+            Operation::CounterAdd { key, delta } => {
+                let before = self.counters.get(key.as_str()).copied();
+                let current = before.unwrap_or(0);
+                let sum = current
+                    .checked_add(delta)
+                    .ok_or(Failure::CounterOverflow { current })?;
+                self.set_counter(&key, Some(sum));
+                Ok(Some(Undo::Counter { key, before }))
+            }
+            Operation::RegisterRead { .. }
+            | Operation::ListRead { .. }
+            | Operation::SetRead { .. }
+            | Operation::CounterRead { .. } => Ok(None),
+        }
+    }
+
     fn take_back(&mut self, step: Undo) {
         match step {
             Undo::Register { key, before } => {
                 self.set_register(&key, before);
             }
             Undo::List { key, digest_before } => {
-                let Some(mut list) = self.lists.remove(&key) else {
+                let Some(list) = self.lists.get_mut(key.as_str()) else {
                     return;
                 };
-                let shown = list_digest(&key, &list);
+                let list = Arc::make_mut(list);
+                let shown = list_digest(&key, list);
                 list.values.pop();
                 list.digest = digest_before;
-                self.exchange(shown, list_digest(&key, &list));
-                if !list.values.is_empty() {
-                    self.lists.insert(key, list);
+                let (showing, is_empty) = (list_digest(&key, list), list.values.is_empty());
+                self.exchange(shown, showing);
+                if is_empty {
+                    self.lists.remove(key.as_str());
                 }
             }
             Undo::Set { key, text } => {
-                let Some(mut set) = self.sets.remove(&key) else {
+                let Some(set) = self.sets.get_mut(key.as_str()) else {
                     return;
                 };
-                let shown = set_digest(&key, &set);
+                let shown = set_digest(&key, set);
                 set.values.remove(&text);
                 set.digest = set.digest.wrapping_sub(member_digest(&text));
-                self.exchange(shown, set_digest(&key, &set));
-                if !set.values.is_empty() {
-                    self.sets.insert(key, set);
+                let (showing, is_empty) = (set_digest(&key, set), set.values.is_empty());
+                self.exchange(shown, showing);
+                if is_empty {
+                    self.sets.remove(key.as_str());
                 }
             }
             Undo::Counter { key, before } => self.set_counter(&key, before),
@@ -195,52 +243,81 @@ impl Objects {
             .map_or(&Value::Null, |register| &register.value)
     }
 
-    fn write(&mut self, key: String, value: Value) -> Undo {
-        let digest = object_digest(Kind::Register, &key, Digest::new().json(&value).finish());
-        let before = self.set_register(&key, Some(Register { value, digest }));
-        Undo::Register { key, before }
+    /// Gives what was there before.
+    pub(super) fn write(&mut self, key: &str, value: Value) -> Option<Register> {
+        let digest = object_digest(Kind::Register, key, Digest::new().json(&value).finish());
+        self.set_register(key, Some(Register { value, digest }))
     }
 
     fn set_register(&mut self, key: &str, register: Option<Register>) -> Option<Register> {
         let new = register.as_ref().map_or(0, |register| register.digest);
         let before = match register {
-            Some(register) => self.registers.insert(key.to_owned(), register),
-            None => self.registers.remove(key),
+            Some(register) => match self.registers.get_mut(key) {
+                Some(held) => Some(mem::replace(Arc::make_mut(held), register)),
+                None => {
+                    self.registers.insert(key.into(), Arc::new(register));
+                    None
+                }
+            },
+            None => self.registers.remove(key).map(Arc::unwrap_or_clone),
         };
         let old = before.as_ref().map_or(0, |register| register.digest);
         self.exchange(old, new);
         before
     }
 
-    fn append(&mut self, key: String, value: Value) -> Undo {
-        let list = self.lists.entry(key.clone()).or_default();
-        let (shown, digest_before) = (list_digest(&key, list), list.digest);
-        list.digest = Digest::new().number(list.digest).json(&value).finish();
-        list.values.push(value);
-        let showing = list_digest(&key, list);
+    /// Gives the hash of the values that were there before.
+    pub(super) fn append(&mut self, key: &str, value: Value) -> u64 {
+        let push = |list: &mut List| {
+            let (shown, digest_before) = (list_digest(key, list), list.digest);
+            list.digest = Digest::new().number(list.digest).json(&value).finish();
+            list.values.push(value);
+            (shown, list_digest(key, list), digest_before)
+        };
+        let (shown, showing, digest_before) = match self.lists.get_mut(key) {
+            Some(list) => push(Arc::make_mut(list)),
+            None => {
+                let mut list = List::default();
+                let pushed = push(&mut list);
+                self.lists.insert(key.into(), Arc::new(list));
+                pushed
+            }
+        };
         self.exchange(shown, showing);
-        Undo::List { key, digest_before }
+        digest_before
     }
 
-    /// `None` when the value is there already.
-    fn add_member(&mut self, key: String, value: Value) -> Option<Undo> {
+    /// Gives the JSON text of the value; `None` when it was there already.
+    pub(super) fn add_member(&mut self, key: &str, value: Value) -> Option<Arc<str>> {
         let text = value.to_string();
-        let set = self.sets.entry(key.clone()).or_default();
-        if set.values.contains_key(&text) {
-            return None;
-        }
-        let shown = set_digest(&key, set);
-        set.digest = set.digest.wrapping_add(member_digest(&text));
-        set.values.insert(text.clone(), value);
-        let showing = set_digest(&key, set);
+        let add = |set: &mut Set| {
+            let shown = set_digest(key, set);
+            set.digest = set.digest.wrapping_add(member_digest(&text));
+            let text: Arc<str> = text.as_str().into();
+            set.values.insert(Arc::clone(&text), Arc::new(value));
+            (shown, set_digest(key, set), text)
+        };
+        let (shown, showing, text) = match self.sets.get_mut(key) {
+            Some(set) if set.values.contains_key(text.as_str()) => return None,
+            Some(set) => add(set),
+            None => {
+                let mut set = Set::default();
+                let added = add(&mut set);
+                self.sets.insert(key.into(), set);
+                added
+            }
+        };
         self.exchange(shown, showing);
-        Some(Undo::Set { key, text })
+        Some(text)
     }
 
-    fn set_counter(&mut self, key: &str, value: Option<i64>) {
+    pub(super) fn set_counter(&mut self, key: &str, value: Option<i64>) {
         let digest = |value: i64| object_digest(Kind::Counter, key, mix(value as u64));
         let before = match value {
-            Some(value) => self.counters.insert(key.to_owned(), value),
+            Some(value) => match self.counters.get_mut(key) {
+                Some(held) => Some(mem::replace(held, value)),
+                None => self.counters.insert(key.into(), value),
+            },
             None => self.counters.remove(key),
         };
         self.exchange(before.map_or(0, digest), value.map_or(0, digest));
@@ -255,16 +332,16 @@ impl Objects {
     pub(super) fn recomputed_digest(&self) -> u64 {
         let mut fresh = Self::default();
         for (key, register) in &self.registers {
-            fresh.write(key.clone(), register.value.clone());
+            fresh.write(key, register.value.clone());
         }
         for (key, list) in &self.lists {
-            for value in &list.values {
-                fresh.append(key.clone(), value.clone());
+            for value in list.values.iter() {
+                fresh.append(key, value.clone());
             }
         }
         for (key, set) in &self.sets {
             for value in set.values.values().rev() {
-                fresh.add_member(key.clone(), value.clone());
+                fresh.add_member(key, Value::clone(value));
             }
         }
         for (key, value) in &self.counters {

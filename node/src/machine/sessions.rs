@@ -2,12 +2,14 @@
 //! Never grows without bound: the session that was used least recently, by offset, goes first.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Applied;
+use imbl::OrdMap;
+
 use super::command::Stamp;
 use super::digest::{Digest, mix};
 use super::objects::json_bytes;
+use super::{Applied, Outcome};
 use crate::ids::Offset;
 
 /// Most clients that are remembered. A client that is forgotten and then repeats its last request
@@ -17,13 +19,13 @@ pub const MAX_SESSION_COUNT: usize = 10_000;
 /// Most bytes of outcomes that are remembered; the latest one is, whatever its length.
 pub const MAX_SESSION_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
-/// All sessions.
+/// All sessions. A clone shares everything with the original until one of them changes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sessions {
     limits: Limits,
-    by_client: BTreeMap<String, Session>,
+    by_client: OrdMap<Arc<str>, Session>,
     /// Clients by when they were last heard of.
-    by_use: BTreeMap<Offset, String>,
+    by_use: OrdMap<Offset, Arc<str>>,
     result_bytes: usize,
     /// Sum of the hashes of all sessions.
     digest: u64,
@@ -36,13 +38,19 @@ struct Limits {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Session {
-    last_request: u64,
+pub(super) struct Session {
+    pub(super) told: Arc<Told>,
+    pub(super) used: Offset,
+}
+
+/// What a client was told last.
+#[derive(Debug, PartialEq)]
+pub(super) struct Told {
+    pub(super) last_request: u64,
     /// Hash of what that request asked for.
-    fingerprint: u64,
-    applied: Applied,
+    pub(super) fingerprint: u64,
+    pub(super) applied: Applied,
     result_bytes: usize,
-    used: Offset,
     digest: u64,
 }
 
@@ -72,8 +80,8 @@ impl Sessions {
                 count,
                 result_bytes,
             },
-            by_client: BTreeMap::new(),
-            by_use: BTreeMap::new(),
+            by_client: OrdMap::new(),
+            by_use: OrdMap::new(),
             result_bytes: 0,
             digest: 0,
         }
@@ -83,59 +91,93 @@ impl Sessions {
         self.digest
     }
 
+    pub(super) fn by_client(&self) -> &OrdMap<Arc<str>, Session> {
+        &self.by_client
+    }
+
     /// What is known of a request that is at `offset` of the log. Keeps its session fresh.
     pub(super) fn look_up(&mut self, stamp: &Stamp, fingerprint: u64, offset: Offset) -> Seen {
-        let Some(mut session) = self.take(&stamp.client) else {
+        let Some(session) = self.by_client.get_mut(stamp.client.as_str()) else {
             return Seen::Never;
         };
-        let last_request = session.last_request;
-        let seen = match stamp.request.cmp(&last_request) {
-            Ordering::Less => Seen::Later { last_request },
-            Ordering::Equal if fingerprint != session.fingerprint => Seen::Different,
-            Ordering::Equal => Seen::Before(session.applied.clone()),
-            Ordering::Greater => Seen::Never,
-        };
+        let shown_before = shown(session);
+        if let Some(client) = self.by_use.remove(&session.used) {
+            self.by_use.insert(offset, client);
+        }
         session.used = offset;
-        self.put(stamp.client.clone(), session);
-        seen
+        self.digest = self.digest.wrapping_sub(shown_before);
+        self.digest = self.digest.wrapping_add(shown(session));
+        let told = &session.told;
+        let last_request = told.last_request;
+        match stamp.request.cmp(&last_request) {
+            Ordering::Less => Seen::Later { last_request },
+            Ordering::Equal if fingerprint != told.fingerprint => Seen::Different,
+            Ordering::Equal => Seen::Before(told.applied.clone()),
+            Ordering::Greater => Seen::Never,
+        }
     }
 
     /// Notes what came of a new request, and forgets what there is no more room for.
     pub(super) fn remember(&mut self, stamp: Stamp, fingerprint: u64, applied: Applied) {
         self.take(&stamp.client);
-        let result_bytes = json_bytes(&applied.outcome, usize::MAX).unwrap_or(usize::MAX);
-        let session = Session {
-            last_request: stamp.request,
-            used: applied.offset,
-            digest: outcome_digest(&stamp, fingerprint, &applied),
-            fingerprint,
-            applied,
-            result_bytes,
-        };
-        self.put(stamp.client, session);
+        let used = applied.offset;
+        self.put(stamp, fingerprint, applied, used);
         while self.by_client.len() > 1
             && (self.by_client.len() > self.limits.count
                 || self.result_bytes > self.limits.result_bytes)
         {
-            let Some(oldest) = self.by_use.values().next().cloned() else {
+            let Some((_, oldest)) = self.by_use.get_min().cloned() else {
                 return;
             };
             self.take(&oldest);
         }
     }
 
-    fn take(&mut self, client: &str) -> Option<Session> {
-        let session = self.by_client.remove(client)?;
-        self.by_use.remove(&session.used);
-        self.result_bytes -= session.result_bytes;
-        self.digest = self.digest.wrapping_sub(shown(&session));
-        Some(session)
+    /// Puts back a session that was read from a snapshot; `false` when no machine could have had it
+    /// next to those that are there, and then it is not put back.
+    pub(super) fn restore(
+        &mut self,
+        stamp: Stamp,
+        fingerprint: u64,
+        applied: Applied,
+        used: Offset,
+    ) -> bool {
+        let remembered = matches!(
+            applied.outcome,
+            Outcome::Done { .. } | Outcome::Failed { .. }
+        );
+        let sound = remembered
+            && Offset(0) <= applied.offset
+            && applied.offset <= used
+            && !self.by_use.contains_key(&used)
+            && !self.by_client.contains_key(stamp.client.as_str());
+        if sound {
+            self.put(stamp, fingerprint, applied, used);
+        }
+        sound
     }
 
-    fn put(&mut self, client: String, session: Session) {
+    fn take(&mut self, client: &str) {
+        if let Some(session) = self.by_client.remove(client) {
+            self.by_use.remove(&session.used);
+            self.result_bytes -= session.told.result_bytes;
+            self.digest = self.digest.wrapping_sub(shown(&session));
+        }
+    }
+
+    fn put(&mut self, stamp: Stamp, fingerprint: u64, applied: Applied, used: Offset) {
+        let told = Arc::new(Told {
+            last_request: stamp.request,
+            digest: outcome_digest(&stamp, fingerprint, &applied),
+            fingerprint,
+            result_bytes: json_bytes(&applied.outcome, usize::MAX).unwrap_or(usize::MAX),
+            applied,
+        });
+        self.result_bytes += told.result_bytes;
+        let session = Session { told, used };
         self.digest = self.digest.wrapping_add(shown(&session));
-        self.result_bytes += session.result_bytes;
-        self.by_use.insert(session.used, client.clone());
+        let client: Arc<str> = stamp.client.into();
+        self.by_use.insert(used, client.clone());
         self.by_client.insert(client, session);
     }
 }
@@ -153,7 +195,7 @@ fn outcome_digest(stamp: &Stamp, fingerprint: u64, applied: &Applied) -> u64 {
 
 /// What a session adds to the sum. When it was used decides what is forgotten next, so it counts.
 fn shown(session: &Session) -> u64 {
-    mix(session.digest ^ mix(session.used.0 as u64 + 1))
+    mix(session.told.digest ^ mix(session.used.0 as u64 + 1))
 }
 
 #[cfg(test)]
@@ -161,7 +203,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::machine::{OperationResult, Outcome};
+    use crate::machine::OperationResult;
 
     fn stamp(client: &str, request: u64) -> Stamp {
         let client = client.into();
@@ -217,14 +259,21 @@ mod tests {
         sessions.remember(stamp("b", 1), 9, told(&"x".repeat(130), 1));
         assert_eq!(sessions.by_client.len(), 2);
         sessions.remember(stamp("c", 1), 9, told(&"x".repeat(500), 2));
-        assert_eq!(sessions.by_client.keys().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(
+            sessions
+                .by_client
+                .keys()
+                .map(|client| &**client)
+                .collect::<Vec<_>>(),
+            ["c"]
+        );
         sessions.remember(stamp("c", 2), 9, told("short", 3));
         sessions.remember(stamp("a", 2), 9, told("short", 4));
         assert_eq!(sessions.by_client.len(), 2);
         let sum: usize = sessions
             .by_client
             .values()
-            .map(|kept| kept.result_bytes)
+            .map(|kept| kept.told.result_bytes)
             .sum();
         assert_eq!(sessions.result_bytes, sum);
     }

@@ -3,7 +3,7 @@
 
 use crate::ids::{Offset, SnapshotId};
 use crate::machine::{FrozenMachine, Machine, MachineLoader};
-use crate::raft::{Input, SnapshotPlan, StoredSnapshot};
+use crate::raft::{Input, SnapshotPlan};
 use crate::storage::disk::Disk;
 use crate::storage::{SnapshotHeader, SnapshotWriter, Storage, StorageError};
 

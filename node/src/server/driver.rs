@@ -282,7 +282,10 @@ fn report(Traced { epoch, event }: &Traced) {
             tracing::info!(end_offset = end_offset.0, "took a snapshot");
         }
         TraceEvent::SnapshotInstalled { end_offset, .. } => {
-            tracing::info!(end_offset = end_offset.0, "goes on from the leader's snapshot");
+            tracing::info!(
+                end_offset = end_offset.0,
+                "goes on from the leader's snapshot"
+            );
         }
         TraceEvent::LogStartAdvanced { log_start } => {
             tracing::info!(log_start = log_start.0, "deleted the log before a snapshot");

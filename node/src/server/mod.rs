@@ -34,10 +34,10 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::ids::{Epoch, NodeId};
 use crate::mutants::Bug;
-use crate::node_loop::{Arrival, NodeLoop, Outbox, StartError};
+use crate::node_loop::{Arrival, NodeLoop, NodeOptions, Outbox, StartError};
 use crate::raft::Configuration;
 use crate::storage::disk::Disk;
-use crate::storage::{DirectoryDisk, DirectoryDiskError, StorageOptions, WriteBehindDisk};
+use crate::storage::{DirectoryDisk, DirectoryDiskError, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
 use admission::Admission;
@@ -71,6 +71,8 @@ pub struct ServerOptions {
     pub listen: String,
     /// Where the other voters are, as base URLs without a trailing slash.
     pub peer_urls: BTreeMap<NodeId, String>,
+    /// How the node works, besides the protocol.
+    pub node: NodeOptions,
     /// The data directory.
     pub data: PathBuf,
     /// Keep unsynced bytes in memory, so that a SIGKILL is a power cut.
@@ -235,6 +237,7 @@ impl Process {
             inbox,
             outbox,
             view: view.clone(),
+            node_options: options.node,
         };
         let stopped = start_loop(
             options.configuration,
@@ -319,6 +322,7 @@ struct Parts {
     inbox: Receiver<Message>,
     outbox: ProcessOutbox,
     view: View,
+    node_options: NodeOptions,
 }
 
 fn start_loop(
@@ -349,17 +353,12 @@ fn start_thread<D: Disk + Send + 'static>(
         inbox,
         mut outbox,
         view,
+        node_options,
     } = parts;
     let node = configuration.id;
     let clock = SkewedClock::new(monotonic_ns());
     let now_ns = clock.now_ns(monotonic_ns());
-    let started = NodeLoop::start(
-        configuration,
-        disk,
-        StorageOptions::default(),
-        now_ns,
-        &mut outbox,
-    );
+    let started = NodeLoop::start(configuration, disk, node_options, now_ns, &mut outbox);
     if let Err(StartError::Open(error)) = &started {
         let event = TraceEvent::RefusedToStart {
             reason: error.to_string(),

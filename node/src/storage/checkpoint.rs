@@ -380,6 +380,71 @@ pub(crate) fn verify<D: Disk>(
     Ok((header, scan.length_bytes))
 }
 
+/// Reads a snapshot that is in memory, batch by batch with its control batches, for people to see.
+/// Ends after the first damage.
+#[derive(Debug)]
+pub struct SnapshotDump<'bytes> {
+    bytes: &'bytes [u8],
+    position_bytes: usize,
+    layout: Layout,
+    is_over: bool,
+}
+
+impl<'bytes> SnapshotDump<'bytes> {
+    /// The content of the file of snapshot `id`.
+    pub fn new(bytes: &'bytes [u8], id: SnapshotId) -> Self {
+        Self {
+            bytes,
+            position_bytes: 0,
+            layout: Layout {
+                id,
+                stage: Stage::Header,
+                next_offset: Offset(0),
+            },
+            is_over: false,
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Batch>, String> {
+        let rest = self.bytes.get(self.position_bytes..).unwrap_or_default();
+        let is_complete = self.layout.stage == Stage::End;
+        if rest.is_empty() && is_complete {
+            return Ok(None);
+        }
+        if is_complete {
+            return Err(format!("{} bytes after the snapshot footer", rest.len()));
+        }
+        if rest.is_empty() {
+            return Err("the end of the file".to_owned());
+        }
+        let batch = Batch::parse(rest).map_err(|error| error.to_string())?;
+        self.layout.accept(&batch)?;
+        self.position_bytes += batch.bytes().len();
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for SnapshotDump<'_> {
+    type Item = Result<Batch, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let expected = self.layout.stage.expected();
+        match self.read() {
+            Ok(batch) => batch.map(Ok),
+            Err(found) => {
+                self.is_over = true;
+                let at = self.position_bytes;
+                Some(Err(format!(
+                    "at byte {at}: expected {expected}, found {found}"
+                )))
+            }
+        }
+    }
+}
+
 /// Reads the records of one snapshot, batch by batch, so that a large one never is in memory as a
 /// whole.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::ids::{DirectoryId, NodeId};
+use crate::ids::{DirectoryId, NodeId, ReplicaKey};
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, StorageError, read_error};
 use crate::storage::quorum_state::replace;
@@ -61,6 +61,18 @@ pub(crate) struct Meta {
 pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<Meta>, OpenError> {
     let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
     bytes.map(|bytes| decode(&bytes)).transpose()
+}
+
+/// Which replica the content of the file names.
+///
+/// # Errors
+/// If it is damaged, or of another version.
+pub fn replica_of(bytes: &[u8]) -> Result<ReplicaKey, OpenError> {
+    let meta = decode(bytes)?;
+    Ok(ReplicaKey {
+        id: meta.identity.node_id,
+        directory_id: meta.directory_id,
+    })
 }
 
 /// Writes the file. Durable on return.
