@@ -5,23 +5,24 @@ use super::crash_disk::CrashDisk;
 use super::damage::{flipped, refused, with};
 use super::{Image, batch, identity, open};
 use crate::ids::{DirectoryId, NodeId, Offset, SnapshotId};
+use crate::raft::{RecordedVoters, Recovered};
 use crate::storage::checkpoint::file_name;
-use crate::storage::{OpenError, VersionedVoters, format};
+use crate::storage::{OpenError, format};
 
 const DIRECTORY: DirectoryId = DirectoryId(77);
 
-fn bootstrap() -> VersionedVoters {
-    VersionedVoters {
+fn bootstrap() -> RecordedVoters {
+    RecordedVoters {
         kraft_version: 1,
         voters: (1..=3).map(NodeId).collect(),
     }
 }
 
-fn format_on(disk: &CrashDisk, voters: Option<VersionedVoters>) -> Result<(), OpenError> {
+fn format_on(disk: &CrashDisk, voters: Option<RecordedVoters>) -> Result<(), OpenError> {
     format(&mut disk.clone(), &identity(), DIRECTORY, voters)
 }
 
-fn formatted(voters: Option<VersionedVoters>) -> Image {
+fn formatted(voters: Option<RecordedVoters>) -> Image {
     let disk = CrashDisk::default();
     format_on(&disk, voters).unwrap();
     disk.durable_image()
@@ -33,7 +34,11 @@ fn a_formatted_directory_has_an_id_and_voters() {
         let disk = CrashDisk::from_image(&formatted(voters.clone()));
         let (storage, recovered) = open(&disk).unwrap();
         assert_eq!(storage.directory_id(), Some(DIRECTORY));
-        assert_eq!(recovered, crate::raft::Recovered::default());
+        let expected = Recovered {
+            snapshot_voters: voters.clone(),
+            ..Recovered::default()
+        };
+        assert_eq!(recovered, expected);
         let latest = storage.latest_snapshot();
         assert_eq!(
             latest.map(|latest| (latest.id, latest.header.voters.clone())),

@@ -7,10 +7,9 @@ use super::{batch, identity, open, read_all};
 use crate::batch::Batch;
 use crate::control_record::ControlRecord;
 use crate::ids::{DirectoryId, Epoch, NodeId, Offset, SnapshotId};
-use crate::raft::EpochStart;
+use crate::raft::{EpochStart, RecordedVoters};
 use crate::storage::{
-    DirectoryDisk, Disk, SnapshotHeader, Storage, StorageError, StorageOptions, VersionedVoters,
-    WriteBehindDisk,
+    DirectoryDisk, Disk, SnapshotHeader, Storage, StorageError, StorageOptions, WriteBehindDisk,
 };
 
 /// Batches at 0, 1, 2, ... of epochs 1, 1, 1, 2, 2, 2, ..., three to a segment.
@@ -452,7 +451,7 @@ fn a_killed_process_on_a_write_behind_disk_keeps_complete_snapshots_only() {
 #[should_panic(expected = "no voters to store")]
 fn voters_of_a_configuration_are_not_stored() {
     let (_, mut storage) = filled(3);
-    let voters = Some(VersionedVoters {
+    let voters = Some(RecordedVoters {
         kraft_version: 0,
         voters: [NodeId(1)].into_iter().collect(),
     });
