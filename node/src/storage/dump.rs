@@ -143,7 +143,8 @@ impl Dump {
                 }
             }
         }
-        if !closed && !is_last && !self.lost {
+        let is_leftover = self.link.log_end < self.log_start;
+        if !closed && !is_last && !self.lost && !is_leftover {
             show(Item::Misfit {
                 position_bytes: bytes.len() as u64,
                 found: "the segment is not closed, although a later one has batches".to_owned(),

@@ -86,8 +86,7 @@ pub(crate) fn replace<D: Disk>(
 /// Reads the file; `None` where there is none.
 pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<QuorumState>, OpenError> {
     let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
-    let stored = bytes.map(|bytes| decode(&bytes)).transpose()?;
-    Ok(stored.map(QuorumState::from))
+    bytes.map(|bytes| decode(&bytes)).transpose()
 }
 
 fn encode(state: QuorumState) -> String {

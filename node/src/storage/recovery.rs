@@ -11,14 +11,16 @@
 //! * Segments and snapshots that lie wholly before the log start: their removal did not get to its
 //!   end. They are not even read.
 //! * A log that does not lead up to the newest snapshot: the snapshot was fetched, and the log not
-//!   yet dropped (see [`snapshot_recovery`](crate::storage::snapshot_recovery)).
+//!   yet dropped (see `snapshot_recovery`).
 //!
 //! Everything else is damage and refused: cutting the log there could undo what was promised.
 //!
 //! Limits. Damage to the very last write, the one that no later frame witnesses, looks like a torn
 //! write; [`Storage::seal`](crate::storage::Storage::seal) closes that gap when a node is idle. A
 //! file that lost whole batches at its end, and a directory that was replaced by an old copy of
-//! itself, look like a log that never got further.
+//! itself, look like a log that never got further. Where a log does not start at 0, nothing tells
+//! which batch came before its first segment, so an old version of the beginning of that segment is
+//! noticed only by what follows it.
 //!
 //! [`frame`]: crate::storage::frame
 

@@ -12,6 +12,10 @@ use crate::storage::disk::{Disk, cut_past_the_end, not_found};
 const SECTOR_BYTES: usize = 512;
 /// Up to this many unsynced sectors all subsets are tried.
 const ALL_SUBSETS_SECTORS: usize = 6;
+/// How many prefixes of what is not synced are tried: of the only such file, or of each of several,
+/// whose states multiply.
+const PREFIXES_OF_ONE: usize = 40;
+const PREFIXES_OF_SEVERAL: usize = 8;
 
 /// Clones share the disk, so that a test keeps access to the disk of a storage that is gone.
 #[derive(Debug, Clone, Default)]
@@ -97,9 +101,18 @@ impl CrashDisk {
             if applied > 0 {
                 apply(&mut names, &machine.changes[applied - 1]);
             }
+            let dirty_count = names
+                .values()
+                .filter(|id| machine.files[**id].is_dirty())
+                .count();
+            let prefix_count = if dirty_count > 1 {
+                PREFIXES_OF_SEVERAL
+            } else {
+                PREFIXES_OF_ONE
+            };
             let mut partial = vec![Image::new()];
             for (name, id) in &names {
-                let variants = machine.files[*id].crash_variants();
+                let variants = machine.files[*id].crash_variants(prefix_count);
                 partial = partial
                     .iter()
                     .flat_map(|image| {
@@ -134,7 +147,11 @@ impl CrashDisk {
 }
 
 impl Content {
-    fn crash_variants(&self) -> BTreeSet<Vec<u8>> {
+    fn is_dirty(&self) -> bool {
+        self.visible != self.durable
+    }
+
+    fn crash_variants(&self, prefix_count: usize) -> BTreeSet<Vec<u8>> {
         let (durable, visible) = (&self.durable, &self.visible);
         let mut variants = BTreeSet::from([durable.clone(), visible.clone()]);
         let same_bytes = durable
@@ -142,7 +159,7 @@ impl Content {
             .zip(visible)
             .take_while(|(left, right)| left == right)
             .count();
-        let step = ((visible.len() - same_bytes) / 40).max(1);
+        let step = ((visible.len() - same_bytes) / prefix_count).max(1);
         for end in (same_bytes..visible.len()).step_by(step) {
             variants.insert(visible[..end].to_vec());
         }

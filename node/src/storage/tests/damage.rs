@@ -49,19 +49,19 @@ fn long_log(seal: bool) -> Image {
     image
 }
 
-fn with(image: &Image, file: &str, bytes: Vec<u8>) -> Image {
+pub(super) fn with(image: &Image, file: &str, bytes: Vec<u8>) -> Image {
     let mut image = image.clone();
     image.insert(file.to_owned(), bytes);
     image
 }
 
-fn flipped(image: &Image, file: &str, at: usize) -> Image {
+pub(super) fn flipped(image: &Image, file: &str, at: usize) -> Image {
     let mut bytes = image[file].clone();
     bytes[at] ^= 0x10;
     with(image, file, bytes)
 }
 
-fn refused(image: &Image, context: &str) -> OpenError {
+pub(super) fn refused(image: &Image, context: &str) -> OpenError {
     let disk = CrashDisk::from_image(image);
     let Err(error) = open(&disk) else {
         panic!("{context}: accepted");

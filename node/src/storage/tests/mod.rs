@@ -6,8 +6,11 @@ mod crash_disk;
 mod crash_points;
 mod damage;
 mod facade;
+mod formatting;
 mod script;
 mod seeded;
+mod snapshot_damage;
+mod snapshots;
 
 use std::collections::BTreeMap;
 

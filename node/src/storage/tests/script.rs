@@ -50,7 +50,7 @@ pub(super) struct Promise {
     next_snapshot: Option<SnapshotId>,
 }
 
-pub(super) fn snapshot(end_offset: i64, epoch: i32) -> SnapshotId {
+pub(super) const fn snapshot(end_offset: i64, epoch: i32) -> SnapshotId {
     SnapshotId {
         end_offset: Offset(end_offset),
         epoch: Epoch(epoch),
