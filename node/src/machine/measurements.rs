@@ -100,3 +100,73 @@ fn apply_throughput() {
     });
     show("additions to 1,000 counters", spent);
 }
+
+/// Memory of this process that is really there, in bytes.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+fn show_memory(what: &str, start_bytes: usize) {
+    let mebibytes = (resident_bytes() - start_bytes) >> 20;
+    eprintln!("{what:<60} {mebibytes:>6} MiB");
+}
+
+#[test]
+#[ignore = "a measurement; of its memory only when it runs alone"]
+fn freezing_a_million_registers() {
+    let start_bytes = resident_bytes();
+    let mut machine = Machine::default();
+    time_of(&mut machine, 0, |number| write(number, number));
+    show_memory("1,000,000 registers", start_bytes);
+
+    let started = processor_time();
+    let mut frozen = machine.freeze();
+    eprintln!("freezing took {:?}", processor_time() - started);
+    show_memory("frozen", start_bytes);
+    let spent = time_of(&mut machine, COMMAND_COUNT, |number| {
+        write(scattered(number) % COMMAND_COUNT, number)
+    });
+    show("writes to 1,000,000 registers, while frozen", spent);
+    show_memory(
+        "frozen, and since then written to 63 % of them",
+        start_bytes,
+    );
+    time_of(&mut machine, 2 * COMMAND_COUNT, |number| {
+        write(number, number)
+    });
+    show_memory("frozen, and since then written to all of them", start_bytes);
+
+    let (mut spent, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let (mut record_count, mut byte_count, mut loading) = (0, 0, Duration::ZERO);
+    let mut loader = MachineLoader::default();
+    loop {
+        let started = processor_time();
+        let Some(records) = frozen.next_records(1024 * 1024) else {
+            break;
+        };
+        let took = processor_time() - started;
+        (spent, longest) = (spent + took, longest.max(took));
+        record_count += records.len();
+        byte_count += records.iter().map(Vec::len).sum::<usize>();
+        let started = processor_time();
+        records
+            .iter()
+            .for_each(|record| loader.push(record).unwrap());
+        loading += processor_time() - started;
+    }
+    eprintln!(
+        "{record_count} records of {byte_count} bytes in {spent:?}, longest piece {longest:?}"
+    );
+    show_memory("the same, and a loaded machine", start_bytes);
+    let digest = frozen.digest();
+    let started = processor_time();
+    drop(frozen);
+    eprintln!(
+        "dropping the frozen machine took {:?}",
+        processor_time() - started
+    );
+    assert_eq!(loader.finish().unwrap().digest(), digest);
+    eprintln!("loading took {loading:?}");
+}

@@ -471,7 +471,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     })
 }
 
-fn any_command() -> impl Strategy<Value = Command> {
+pub(super) fn any_command() -> impl Strategy<Value = Command> {
     let stamp = proptest::option::of((prop_oneof![Just("x"), Just("y")], 0..6_u64));
     let operations = proptest::collection::vec(any_operation(), 1..6);
     (stamp, operations).prop_map(|(stamp, operations)| Command {
