@@ -16,5 +16,6 @@ mod seeded_bugs;
 mod seeded_bugs_leading;
 mod seeded_bugs_replication;
 mod seeded_bugs_votes;
+mod snapshotting;
 mod soak;
 mod solo;
