@@ -161,7 +161,7 @@ fn fetches_of_snapshots_are_checked_in_order() {
     }
     for position_bytes in [1_000, 1_001, u64::MAX] {
         let out_of_range = error(&mut solo, &|request| {
-            request.position_bytes = position_bytes
+            request.position_bytes = position_bytes;
         });
         assert_eq!(out_of_range, ErrorCode::PositionOutOfRange);
     }

@@ -85,7 +85,7 @@ fn run_with(
     cluster.batches_per_fetch = 1 + cluster.below(5) as usize;
     if let Some(snapshotting) = snapshotting {
         cluster.snapshotting = snapshotting;
-        cluster.snapshotting.piece_bytes = 20 + cluster.below(300);
+        cluster.snapshotting.piece_bytes = 60 + cluster.below(300);
     }
     for _ in 0..FAULT_ROUNDS {
         disturb(&mut cluster);
@@ -166,7 +166,7 @@ fn voters_with_snapshots_survive_anything_and_recover() {
     let snapshotting = Snapshotting {
         freeze_per_mille: 60,
         advance_per_mille: 60,
-        damage_per_mille: 10,
+        damage_per_mille: 5,
         piece_bytes: u64::MAX,
     };
     for (voter_count, seeds) in [
