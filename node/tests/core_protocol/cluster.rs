@@ -14,6 +14,7 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::disk::Disk;
 use crate::history::History;
+use crate::snapshotting::{SnapshotCounts, Snapshotting};
 
 pub(crate) const MS: u64 = 1_000_000;
 
@@ -84,8 +85,8 @@ pub(crate) struct Node {
     pub(crate) disk: Disk,
     pub(crate) clock_offset_ns: i64,
     pub(crate) incarnation: u64,
-    /// Committed batches of this incarnation that were compared with the rest of the cluster.
-    pub(crate) checked: usize,
+    /// What this incarnation has committed below was compared with the rest of the cluster.
+    pub(crate) checked: Offset,
     pub(crate) syncing: bool,
     pub(crate) inbox: Vec<Input>,
     pub(crate) held: Vec<Held>,
@@ -107,6 +108,8 @@ pub(crate) struct Cluster {
     pub(crate) reads: BTreeMap<Ticket, Offset>,
     pub(crate) events: BTreeMap<(u64, u64), Event>,
     pub(crate) cut: BTreeSet<(NodeId, NodeId)>,
+    pub(crate) snapshotting: Snapshotting,
+    pub(crate) snapshot_counts: SnapshotCounts,
     seed: u64,
     random: ChaCha8Rng,
     bug: Option<Bug>,
@@ -120,7 +123,7 @@ impl Cluster {
             disk: Disk::default(),
             clock_offset_ns: CLOCK_START_NS as i64,
             incarnation: 0,
-            checked: 0,
+            checked: Offset(0),
             syncing: false,
             inbox: Vec::new(),
             held: Vec::new(),
@@ -139,6 +142,8 @@ impl Cluster {
             reads: BTreeMap::new(),
             events: BTreeMap::new(),
             cut: BTreeSet::new(),
+            snapshotting: Snapshotting::default(),
+            snapshot_counts: SnapshotCounts::default(),
             seed,
             random: ChaCha8Rng::seed_from_u64(seed),
             bug,
@@ -152,6 +157,10 @@ impl Cluster {
 
     pub(crate) fn ids(&self) -> Vec<NodeId> {
         self.nodes.keys().copied().collect()
+    }
+
+    pub(crate) fn bug(&self) -> Option<Bug> {
+        self.bug
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
@@ -237,7 +246,7 @@ impl Cluster {
         let now_ns = self.clock_of(id);
         let node = self.node(id);
         node.incarnation += 1;
-        node.checked = 0;
+        node.checked = Offset(0);
         node.last_high_watermark = None;
         let (replica, effects) = Replica::start(configuration, node.disk.recover(), now_ns);
         node.replica = Some(replica);
@@ -381,8 +390,9 @@ impl Cluster {
 
     #[track_caller]
     pub(crate) fn assert_safe(&mut self) {
-        self.history
-            .check_logs_match(self.nodes.values().map(|node| &node.disk));
+        let disks = || self.nodes.iter().map(|(&id, node)| (id, &node.disk));
+        self.history.check_logs_match(disks().map(|(_, disk)| disk));
+        self.history.check_log_starts(disks());
         assert!(
             self.history.violations.is_empty(),
             "{:#?}",

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use node::batch::Batch;
-use node::ids::{Epoch, NodeId, Offset};
+use node::ids::{Epoch, NodeId, Offset, SnapshotId};
 use node::raft::QuorumState;
 
-use crate::disk::{Disk, end_of};
+use crate::disk::{Disk, Snapshot};
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
@@ -21,6 +21,10 @@ pub(crate) struct History {
     pub(crate) committed: Vec<Batch>,
     /// End of the newest write whose success a client has seen.
     pub(crate) acknowledged_end: Offset,
+    /// End of the newest snapshot of each node.
+    snapshot_ends: BTreeMap<NodeId, Offset>,
+    /// What nodes reported as the hash of the state in a snapshot.
+    digests: BTreeMap<(Offset, Epoch), String>,
 }
 
 impl History {
@@ -70,12 +74,12 @@ impl History {
 
     /// A leader's log must contain everything that was ever committed.
     pub(crate) fn note_elected(&mut self, node: NodeId, disk: &Disk) {
-        let lost = self
-            .committed
-            .iter()
-            .zip(0..)
-            .find(|&(batch, at)| disk.log.get(at) != Some(batch));
-        if let Some((batch, _)) = lost {
+        // What is below its log is in its snapshot, which was compared when it was stored.
+        let lost = self.committed.iter().find(|batch| {
+            let offset = batch.base_offset();
+            offset >= disk.log_start && disk.batch_at(offset) != Some(*batch)
+        });
+        if let Some(batch) = lost {
             let offset = batch.base_offset();
             self.violation(format!(
                 "committed record lost: leader {node} lacks offset {offset}"
@@ -83,31 +87,37 @@ impl History {
         }
     }
 
-    /// `checked` counts the committed batches of this incarnation that were compared before.
+    fn committed_end(&self) -> Offset {
+        self.committed.last().map_or(Offset(0), Batch::end_offset)
+    }
+
+    /// What this incarnation has committed below `checked` was compared before.
     pub(crate) fn note_committed(
         &mut self,
         node: NodeId,
         disk: &Disk,
-        checked: &mut usize,
+        checked: &mut Offset,
         high_watermark: Offset,
     ) {
-        if high_watermark > end_of(&disk.log) {
+        if high_watermark > disk.log_end() {
             self.violation(format!(
                 "{node}: high watermark {high_watermark} is behind the log"
             ));
         }
-        while let Some(batch) = disk.log.get(*checked)
+        *checked = disk.log_start.max(*checked);
+        while let Some(batch) = disk.batch_at(*checked)
             && batch.end_offset() <= high_watermark
         {
-            match self.committed.get(*checked) {
-                None => self.committed.push(batch.clone()),
+            let offset = batch.base_offset();
+            let at = self
+                .committed
+                .partition_point(|known| known.base_offset() < offset);
+            match self.committed.get(at) {
+                None if offset == self.committed_end() => self.committed.push(batch.clone()),
                 Some(known) if known == batch => {}
-                Some(_) => {
-                    let offset = batch.base_offset();
-                    self.violation(format!("committed record lost: {node} differs at {offset}"));
-                }
+                _ => self.violation(format!("committed record lost: {node} differs at {offset}")),
             }
-            *checked += 1;
+            *checked = batch.end_offset();
         }
     }
 
@@ -116,14 +126,16 @@ impl History {
         &mut self,
         leader: NodeId,
         high_watermark: Offset,
-        log: &[Batch],
+        own: &Disk,
         disks: impl ExactSizeIterator<Item = &'a Disk>,
     ) {
         let needed = disks.len() / 2 + 1;
-        let last = log
-            .iter()
-            .find(|batch| batch.end_offset() == high_watermark);
-        let holds = |disk: &&Disk| disk.durable.iter().any(|batch| Some(batch) == last);
+        let ends_there = |batch: &&Batch| batch.end_offset() == high_watermark;
+        let last = own.log.iter().find(ends_there);
+        let holds = |disk: &&Disk| {
+            let in_log = disk.durable.iter().any(|batch| Some(batch) == last);
+            in_log || disk.snapshot_end() >= high_watermark
+        };
         let holding = disks.filter(holds).count();
         if last.is_none() || holding < needed {
             self.violation(format!(
@@ -132,12 +144,63 @@ impl History {
         }
     }
 
+    /// The disk of a node was wiped, and with it all it promised.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.epochs.remove(&node);
+        self.votes.retain(|(voter, _), _| *voter != node);
+        self.snapshot_ends.remove(&node);
+    }
+
+    /// A snapshot is what was committed below its end (S2), and newer than those before (S1).
+    pub(crate) fn note_snapshot(&mut self, node: NodeId, id: SnapshotId, snapshot: &Snapshot) {
+        let end = id.end_offset;
+        let count = self
+            .committed
+            .partition_point(|batch| batch.base_offset() < end);
+        if snapshot.id() != id || snapshot.batches[..] != self.committed[..count] {
+            self.violation(format!(
+                "{node}: snapshot {id} is not what was committed below it"
+            ));
+        }
+        let previous = self.snapshot_ends.insert(node, end);
+        if previous.is_some_and(|previous| end <= previous) {
+            self.violation(format!(
+                "{node}: snapshot {id} is not newer than {previous:?}"
+            ));
+        }
+    }
+
+    /// All snapshots of one name have the same state in them.
+    pub(crate) fn note_digest(&mut self, node: NodeId, id: (Offset, Epoch), digest: &str) {
+        let known = self.digests.entry(id).or_insert_with(|| digest.to_owned());
+        if known != digest || digest.len() != 16 {
+            let text = format!("{node}: snapshot {id:?} has digest {digest}, elsewhere {known}");
+            self.violation(text);
+        }
+    }
+
+    /// A log that does not start at 0 starts where a snapshot ends (S1).
+    pub(crate) fn check_log_starts<'a>(&mut self, disks: impl Iterator<Item = (NodeId, &'a Disk)>) {
+        for (node, disk) in disks {
+            let start = disk.log_start;
+            let mut ends = disk.snapshots.keys().map(|id| id.end_offset);
+            if start > Offset(0) && ends.next() != Some(start) {
+                self.violation(format!(
+                    "{node}: no snapshot ends at {start}, where its log starts"
+                ));
+            }
+        }
+    }
+
     /// Two logs that have a batch of the same epoch at the same offset agree up to there.
     pub(crate) fn check_logs_match<'a>(&mut self, disks: impl Iterator<Item = &'a Disk>) {
-        let logs: Vec<&Vec<Batch>> = disks.map(|disk| &disk.log).collect();
+        let disks: Vec<&Disk> = disks.collect();
         let mut bad = BTreeSet::new();
-        for (at, left) in logs.iter().enumerate() {
-            for right in &logs[at + 1..] {
+        for (at, left) in disks.iter().enumerate() {
+            for right in &disks[at + 1..] {
+                // What is in a snapshot was compared when it was stored.
+                let start = left.log_start.max(right.log_start);
+                let (left, right) = (log_from(left, start), log_from(right, start));
                 let same = |(left, right): (&Batch, &Batch)| left == right;
                 let common = left
                     .iter()
@@ -157,6 +220,11 @@ impl History {
             self.violation(format!("logs agree on {key:?} but not before it"));
         }
     }
+}
+
+fn log_from(disk: &Disk, start: Offset) -> &[Batch] {
+    let below = |batch: &Batch| batch.base_offset() < start;
+    &disk.log[disk.log.partition_point(below)..]
 }
 
 fn key(batch: &Batch) -> (Offset, Epoch) {

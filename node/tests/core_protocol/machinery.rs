@@ -123,8 +123,17 @@ impl Cluster {
             };
             let effects = replica.step(now_ns, input);
             self.carry_out(id, effects);
+            self.maybe_snapshot(id);
         }
         self.begin_sync(id);
+    }
+
+    /// Feeds a running node something about its own disk.
+    pub(crate) fn step(&mut self, id: NodeId, input: Input) {
+        let now_ns = self.clock_of(id);
+        let replica = self.node(id).replica.as_mut();
+        let effects = replica.expect("the node is running").step(now_ns, input);
+        self.carry_out(id, effects);
     }
 
     pub(crate) fn begin_sync(&mut self, id: NodeId) {
@@ -190,10 +199,21 @@ impl Cluster {
                         },
                     );
                 }
-                Effect::ReplyFetchSnapshot { .. }
-                | Effect::StoreSnapshotChunk { .. }
-                | Effect::InstallSnapshot(_)
-                | Effect::AbandonSnapshot(_) => panic!("this cluster takes no snapshots"),
+                Effect::ReplyFetchSnapshot {
+                    ticket,
+                    response,
+                    max_bytes,
+                } => self.reply_with_piece(id, ticket, response, max_bytes),
+                Effect::StoreSnapshotChunk {
+                    id: snapshot,
+                    position_bytes,
+                    bytes,
+                } => {
+                    let disk = &mut self.node(id).disk;
+                    disk.store_chunk(snapshot, position_bytes, &bytes);
+                }
+                Effect::InstallSnapshot(snapshot) => self.install(id, snapshot),
+                Effect::AbandonSnapshot(snapshot) => self.abandon(id, snapshot),
                 Effect::Proposed { ticket, offset } => {
                     self.outcomes.insert(ticket, Outcome::Appended(offset));
                     self.node(id).uncommitted.insert(offset, ticket);
@@ -228,7 +248,7 @@ impl Cluster {
         }
     }
 
-    fn release(&mut self, id: NodeId, held: Held) {
+    pub(crate) fn release(&mut self, id: NodeId, held: Held) {
         match held {
             Held::Send {
                 peer,
@@ -296,22 +316,37 @@ impl Cluster {
             .is_some_and(|r| r.role() == Role::Leader);
         if leads {
             let disks = self.nodes.values().map(|node| &node.disk);
-            let log = &self.nodes[&id].disk.log;
+            let own = &self.nodes[&id].disk;
             self.history
-                .note_leader_high_watermark(id, high_watermark, log, disks);
+                .note_leader_high_watermark(id, high_watermark, own, disks);
         }
     }
 
     fn note_traced(&mut self, id: NodeId, event: &TraceEvent) {
-        if let TraceEvent::RoleChange {
-            role: Role::Leader,
-            epoch_start_offset,
-            ..
-        } = event
-        {
-            let disk = &self.nodes[&id].disk;
-            assert_eq!(*epoch_start_offset, Some(crate::disk::end_of(&disk.log)));
-            self.history.note_elected(id, disk);
+        match event {
+            TraceEvent::RoleChange {
+                role: Role::Leader,
+                epoch_start_offset,
+                ..
+            } => {
+                let disk = &self.nodes[&id].disk;
+                assert_eq!(*epoch_start_offset, Some(disk.log_end()));
+                self.history.note_elected(id, disk);
+            }
+            TraceEvent::SnapshotFrozen {
+                end_offset,
+                snapshot_epoch,
+                digest,
+            }
+            | TraceEvent::SnapshotInstalled {
+                end_offset,
+                snapshot_epoch,
+                digest,
+            } => {
+                let key = (*end_offset, *snapshot_epoch);
+                self.history.note_digest(id, key, digest);
+            }
+            _ => {}
         }
     }
 }

@@ -8,7 +8,6 @@ use node::mutants::Bug;
 use node::raft::{Effect, EpochStart, Input, QuorumState, Recovered, Refusal, Role};
 
 use crate::cluster::{Cluster, MS, Outcome};
-use crate::disk::end_of;
 use crate::solo::{PEER, Solo, configuration, sends};
 
 fn followers(cluster: &Cluster, leader: NodeId) -> (NodeId, NodeId) {
@@ -73,7 +72,7 @@ fn a_deposed_leader_drops_what_it_could_not_commit() {
         for number in 0..5_u8 {
             cluster.write(new, &[b'n', number]);
         }
-        assert!(end_of(&cluster.nodes[&old].disk.log) > end_of(&cluster.nodes[&new].disk.log));
+        assert!(cluster.nodes[&old].disk.log_end() > cluster.nodes[&new].disk.log_end());
         cluster.heal();
         cluster.run_until("all caught up", 2_000 * MS, Cluster::is_caught_up);
         for ticket in doomed {
@@ -151,23 +150,20 @@ pub(crate) fn figure_8(bug: Option<Bug>) -> Cluster {
     cluster.isolate(second);
     cluster.run_for(10 * MS);
     assert_eq!(
-        end_of(&cluster.nodes[&second].disk.durable),
+        cluster.nodes[&second].disk.durable_end(),
         Offset(offset.0 + 1)
     );
-    assert_eq!(end_of(&cluster.nodes[&voter].disk.log), offset);
+    assert_eq!(cluster.nodes[&voter].disk.log_end(), offset);
 
     // The first leads again, with the voter of the second, and the old record reaches that voter.
     cluster.heal_between(first, voter);
     cluster.run_until("the old record on two of three", 5_000 * MS, |cluster| {
-        end_of(&cluster.nodes[&voter].disk.durable) == Offset(offset.0 + 1) && leads(cluster, first)
+        cluster.nodes[&voter].disk.durable_end() == Offset(offset.0 + 1) && leads(cluster, first)
     });
     // The voter's next fetch says so, but the answer to it, with the record of the new epoch, is lost.
     cluster.cut_link(first, voter);
     cluster.run_for(20 * MS);
-    assert_eq!(
-        end_of(&cluster.nodes[&voter].disk.log),
-        Offset(offset.0 + 1)
-    );
+    assert_eq!(cluster.nodes[&voter].disk.log_end(), Offset(offset.0 + 1));
     let expected = bug.map(|_| Offset(offset.0 + 1));
     assert_eq!(cluster.replica(first).high_watermark(), expected);
 
