@@ -120,8 +120,8 @@ impl Cluster {
     pub fn leader_by_log(&self) -> Option<usize> {
         let running = (0..3).filter_map(|at| Some((at, self.nodes[at].as_ref()?.said())));
         let last = running.filter_map(|(at, said)| {
-            let changes = said.lines().filter(|line| line.contains(": now "));
-            let last = changes.last()?;
+            let mut lines = said.lines().rev();
+            let last = lines.find(|line| line.contains(": now "))?;
             let epoch = last
                 .split_once("leader epoch ")?
                 .1
