@@ -431,6 +431,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_routes_and_the_document_name_the_same_paths_and_methods() {
+        let (_front, _inbox, address) = front(60_000).await;
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        let described = document["paths"].as_object().unwrap();
+        let mut paths: Vec<_> = client_routes().iter().map(|(path, _)| *path).collect();
+        paths.sort_unstable();
+        assert_eq!(described.keys().collect::<Vec<_>>(), paths);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        for (path, methods) in described {
+            // The refusal of a method names all that are taken.
+            let url = format!("http://{address}{}", path.replace("{key}", "a"));
+            let response = client.patch(url).send().await.unwrap();
+            assert_eq!(response.status(), 405, "{path}");
+            let allowed = response.headers()["allow"].to_str().unwrap();
+            let mut allowed: Vec<_> = allowed.split(',').filter(|one| *one != "HEAD").collect();
+            allowed.sort_unstable();
+            let methods: Vec<_> = methods.as_object().unwrap().keys().collect();
+            let methods: Vec<_> = methods.iter().map(|name| name.to_uppercase()).collect();
+            assert_eq!(allowed, methods, "{path}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_connection_that_goes_away_takes_its_ticket_with_it() {
         let (front, inbox, address) = front(60_000).await;
         let fetch = json!({

@@ -116,6 +116,22 @@ impl Cluster {
         .await
     }
 
+    /// Who leads by what the nodes have logged last, for when nobody can ask them.
+    pub fn leader_by_log(&self) -> Option<usize> {
+        let running = (0..3).filter_map(|at| Some((at, self.nodes[at].as_ref()?.said())));
+        let last = running.filter_map(|(at, said)| {
+            let mut lines = said.lines().rev();
+            let last = lines.find(|line| line.contains(": now "))?;
+            let epoch = last
+                .split_once("leader epoch ")?
+                .1
+                .split_once(": now leader")?
+                .0;
+            Some((epoch.parse::<i32>().ok()?, at))
+        });
+        last.max().map(|(_, at)| at)
+    }
+
     pub async fn write(&self, at: usize, key: &str, value: Value) -> Option<(u16, Value)> {
         let url = self.url(at, &format!("/registers/{key}"));
         ask(self.client.put(url).json(&json!({"value": value})))

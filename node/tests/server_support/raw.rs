@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -29,6 +30,14 @@ impl Raw {
     /// Sends no more.
     pub fn finish(&self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)
+    }
+
+    /// Everything until the node says nothing for `silence`, or ends the connection.
+    pub fn until_silent(&mut self, silence: Duration) -> Vec<u8> {
+        self.0.set_read_timeout(Some(silence)).unwrap();
+        let (bytes, _) = self.rest();
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        bytes
     }
 
     /// Everything until the node ends the connection; whether it did in time.

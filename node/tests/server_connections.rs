@@ -1,0 +1,185 @@
+//! Owns the tests of many, slow and silent connections: they cost others nothing, least of all peers.
+//! Never looks inside the process.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod server_support;
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use server_support::cluster::Cluster;
+use server_support::raw::Raw;
+use server_support::{Node, ask, client, eventually, single};
+
+const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// As many connections as asked for, none of which says anything.
+fn silent(port: u16, count: usize) -> Vec<Raw> {
+    (0..count).map(|_| Raw::connect(port).unwrap()).collect()
+}
+
+async fn write(node: &Node) -> u16 {
+    let request = client().put(node.url("/registers/a"));
+    ask(request.json(&json!({"value": 1}))).await.unwrap().0
+}
+
+#[tokio::test]
+async fn silent_connections_beyond_the_cap_make_room_for_those_that_ask() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &["--max-connections=20"]).await;
+    let held = silent(node.port, 300);
+    // Each of these is one more connection than there may be.
+    for round in 0..100 {
+        eventually("a place", async || {
+            (write(&node).await == 200).then_some(())
+        })
+        .await;
+        if round == 0 {
+            eventually("the silent ones go", async || {
+                let over = held.iter().filter(|raw| raw.is_over()).count();
+                (over >= 200).then_some(())
+            })
+            .await;
+        }
+    }
+    assert!(node.said().contains("too many"), "{}", node.said());
+}
+
+#[tokio::test]
+async fn peers_elect_and_replicate_while_clients_use_up_all_connections() {
+    let mut cluster = Cluster::start(&["--max-connections=8"]);
+    cluster.write_anywhere("a", json!(1)).await;
+    let floods: Vec<_> = cluster
+        .ports
+        .iter()
+        .map(|port| silent(*port, 200))
+        .collect();
+    // Requests whose bodies do not end are under way: nobody may take their place.
+    let busy: Vec<_> = cluster
+        .ports
+        .iter()
+        .flat_map(|port| silent(*port, 40).into_iter())
+        .map(|mut raw| {
+            let head = "PUT /registers/b HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{";
+            // Fails where the connection was refused.
+            let _ = raw.send(head);
+            raw
+        })
+        .collect();
+    let leader = cluster.leader_by_log();
+    let leader = leader.expect("somebody led");
+    cluster.kill(leader);
+    // The bodies last 10 s at most, an election at most a second or two.
+    let begun = Instant::now();
+    let successor = eventually("a successor", async || {
+        cluster.leader_by_log().filter(|at| *at != leader)
+    })
+    .await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop((floods, busy));
+    assert_eq!(cluster.read_anywhere("a").await, json!(1));
+    cluster.write_anywhere("a", json!(2)).await;
+    assert_eq!(cluster.leader().await, successor);
+    cluster.restart(leader);
+    cluster.agree().await;
+}
+
+#[tokio::test]
+async fn a_first_request_that_takes_too_long_ends_its_connection_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let mut kept = Raw::connect(node.port).unwrap();
+    kept.send(HEALTH).unwrap();
+    assert_eq!(kept.answer().unwrap().status, 200);
+    let begun = Instant::now();
+    let mut dripping = Raw::connect(node.port).unwrap();
+    let silent = Raw::connect(node.port).unwrap();
+    let head = b"GET /health HTTP/1.1\r\nhost: x\r\nx-slow: ";
+    let mut sent = head.iter().chain(std::iter::repeat(&b'x'));
+    eventually("both are closed", async || {
+        // Fails once the node has closed it.
+        let _ = dripping.send([*sent.next().unwrap()]);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        (dripping.is_over() && silent.is_over()).then_some(())
+    })
+    .await;
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(9), "{took:?}");
+    kept.send(HEALTH).unwrap();
+    assert_eq!(
+        kept.answer().unwrap().status,
+        200,
+        "it may be idle for longer"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_under_way_is_given_before_an_orderly_stop_and_idle_connections_do_not_delay_it()
+{
+    let directory = tempfile::tempdir().unwrap();
+    let mut node = single(directory.path(), &[]).await;
+    let held = silent(node.port, 50);
+    let mut idle = Raw::connect(node.port).unwrap();
+    idle.send(HEALTH).unwrap();
+    assert_eq!(idle.answer().unwrap().status, 200);
+    let begun = Instant::now();
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(held.iter().all(Raw::is_over) && idle.is_over());
+}
+
+/// Neither the files nor the connections of a node run out when a limit is lower than its own.
+#[tokio::test]
+async fn a_low_limit_on_open_files_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 256; exec \"$@\"", "sh"]);
+    command.args([env!("CARGO_BIN_EXE_kraft-node"), "start"]);
+    command.args(server_support::QUICK);
+    command.args(["--id=1", "--listen=127.0.0.1:0", "--data"]);
+    command.arg(directory.path().join("data"));
+    let node = Node::start(command, directory.path());
+    assert!(node.said().contains("ulimit -n"), "{}", node.said());
+    let _held = silent(node.port, 400);
+    eventually("a write", async || {
+        (write(&node).await == 200).then_some(())
+    })
+    .await;
+    for _ in 0..20 {
+        eventually("a write", async || {
+            (write(&node).await == 200).then_some(())
+        })
+        .await;
+    }
+    assert!(
+        !node.said().contains("no more connections"),
+        "{}",
+        node.said()
+    );
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let mut raw = Raw::connect(node.port).unwrap();
+    let long = "x".repeat(100_000);
+    // Fails where the node has answered and closed before all of it was sent.
+    let _ = raw.send(format!(
+        "GET /health HTTP/1.1\r\nhost: x\r\nx-long: {long}\r\n\r\n"
+    ));
+    if let Some(answer) = raw.answer() {
+        assert_eq!(answer.status, 431);
+    }
+    assert_eq!(write(&node).await, 200);
+}
