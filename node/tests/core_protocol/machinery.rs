@@ -335,15 +335,15 @@ impl Cluster {
             }
             TraceEvent::SnapshotFrozen {
                 end_offset,
-                snapshot_epoch,
+                last_epoch,
                 digest,
             }
             | TraceEvent::SnapshotInstalled {
                 end_offset,
-                snapshot_epoch,
+                last_epoch,
                 digest,
             } => {
-                let key = (*end_offset, *snapshot_epoch);
+                let key = (*end_offset, *last_epoch);
                 self.history.note_digest(id, key, digest);
             }
             _ => {}

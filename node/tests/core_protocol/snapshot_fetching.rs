@@ -149,7 +149,7 @@ fn pieces_are_stored_in_order_and_the_whole_takes_the_place_of_the_log() {
     };
     assert!(traced(&TraceEvent::SnapshotInstalled {
         end_offset: Offset(40),
-        snapshot_epoch: Epoch(7),
+        last_epoch: Epoch(7),
         digest: "00000000000000cd".to_owned(),
     }));
     let high_watermark = Offset(40);

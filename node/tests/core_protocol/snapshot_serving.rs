@@ -292,7 +292,7 @@ fn a_replica_plans_only_snapshots_of_what_is_committed_and_new() {
         traced(&effects),
         [serde_json::json!({
             "event": "snapshot-frozen", "epoch": 6,
-            "end_offset": 20, "snapshot_epoch": 5, "digest": "00000000000000ab",
+            "end_offset": 20, "last_epoch": 5, "digest": "00000000000000ab",
         })]
     );
     assert_eq!((plan(&solo, 20), plan(&solo, 21)), (None, of(21, 6)));
