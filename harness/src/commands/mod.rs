@@ -8,3 +8,5 @@ pub mod list;
 pub mod replay;
 pub mod run;
 pub mod serve;
+pub mod shrink;
+pub mod sim;
