@@ -213,6 +213,9 @@ pub struct ReplayArgs {
     /// How often to run it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub times: u32,
+    /// Where to run it, instead of where it ran: a schedule of one world runs in the other
+    #[arg(long, value_parser = ["processes", "simulation"])]
+    pub world: Option<String>,
     /// Aim at the nodes that were hit (resolved), or resolve words like `leader` anew (symbolic)
     #[arg(long, default_value = "resolved", value_parser = ["resolved", "symbolic"])]
     pub targets: String,

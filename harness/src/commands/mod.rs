@@ -6,6 +6,7 @@ pub mod announce;
 pub mod bugs;
 pub mod list;
 pub mod replay;
+mod replay_simulated;
 pub mod run;
 pub mod serve;
 pub mod shrink;
