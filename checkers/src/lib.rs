@@ -55,6 +55,7 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
             &recording.trace,
             &recording.history,
             recording.manifest.options.nodes,
+            recording.manifest.is_simulated(),
         )
     });
     run("stats", &|| {

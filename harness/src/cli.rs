@@ -26,6 +26,7 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   harness run --nemesis partition-random --time 300         break the network for five minutes
   harness run --nemesis partition-random --bug stale-read   watch a seeded bug being found
+  harness sim --nemesis all --seeds 1..1000                 the same node in a simulation, many seeds
   harness replay latest --times 5                           run the same faults again, five times
   harness serve                                             browse the reports
 
@@ -36,8 +37,13 @@ enum Command {
     /// Run a cluster of real processes under faults and judge it
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
+    /// Run many seeds in a deterministic simulation and judge each
+    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)))]
+    Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
+    /// Find the smallest simulated run that still fails the same way
+    Shrink(ShrinkArgs),
     /// Judge a stored run again
     Analyze(AnalyzeArgs),
     /// Browse stored runs in a web browser
@@ -144,6 +150,61 @@ pub struct RunArgs {
     pub execution: ExecutionArgs,
 }
 
+/// Flags of `sim`.
+#[derive(Debug, Clone, Args)]
+pub struct SimArgs {
+    /// Which seeds to run, both ends included: 1..1000, or a single one
+    #[arg(long, default_value = "1..100", value_name = "FIRST..LAST", value_parser = parse_seeds, conflicts_with = "seed")]
+    pub seeds: std::ops::RangeInclusive<u64>,
+    /// How many seeds to run at once; one per processor by default
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// End with the first seed that fails
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// What every seed runs
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Flags of `shrink`.
+#[derive(Debug, Clone, Args)]
+pub struct ShrinkArgs {
+    /// The simulated run: its folder, its name, the beginning of its name, or `latest`
+    pub run: String,
+    /// How many smaller runs to try at most
+    #[arg(long, default_value_t = 2000, value_name = "RUNS")]
+    pub budget: u32,
+    /// How long to try at most
+    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: u64,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Reads `FIRST..LAST`, both ends included, or a single seed.
+fn parse_seeds(text: &str) -> Result<std::ops::RangeInclusive<u64>, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u64>()
+            .map_err(|_| format!("{text:?} is not a seed; write 1..1000, or a single number"))
+    };
+    let (first, last) = match text.split_once("..") {
+        Some((first, last)) => (number(first)?, number(last.trim_start_matches('='))?),
+        None => (number(text)?, number(text)?),
+    };
+    if first > last {
+        return Err(format!(
+            "the first seed, {first}, is above the last, {last}"
+        ));
+    }
+    Ok(first..=last)
+}
+
 /// Flags of `replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
@@ -152,6 +213,9 @@ pub struct ReplayArgs {
     /// How often to run it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub times: u32,
+    /// Where to run it, instead of where it ran: a schedule of one world runs in the other
+    #[arg(long, value_parser = ["processes", "simulation"])]
+    pub world: Option<String>,
     /// Aim at the nodes that were hit (resolved), or resolve words like `leader` anew (symbolic)
     #[arg(long, default_value = "resolved", value_parser = ["resolved", "symbolic"])]
     pub targets: String,
@@ -218,6 +282,8 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         .collect();
     match command {
         Command::Run(args) => commands::run::run(&args, words),
+        Command::Sim(args) => commands::sim::sim(&args, words),
+        Command::Shrink(args) => commands::shrink::shrink(&args, words),
         Command::Replay(args) => commands::replay::replay(&args, words),
         Command::Analyze(args) => commands::analyze::analyze(&args),
         Command::Serve(args) => commands::serve::serve(&args),

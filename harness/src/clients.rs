@@ -14,6 +14,9 @@ use crate::world::{Answer, Call, Request, World};
 /// How long a thread rests after a refusal, so that a cluster without leader is not hammered.
 const REST_AFTER_REFUSAL_NS: u64 = 20_000_000;
 
+/// How long a thread takes at least to leave out an operation.
+const LEFT_OUT_NS: u64 = 1_000_000;
+
 /// How fast clients work.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
@@ -33,6 +36,8 @@ pub struct Clients {
     next_number: u64,
     next_call: u64,
     leader: Option<(i32, String)>,
+    /// Numbers of planned operations that are not performed, as half-open ranges.
+    left_out: Vec<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -99,7 +104,15 @@ impl Clients {
             next_number: 0,
             next_call: 0,
             leader: None,
+            left_out: Vec::new(),
         }
+    }
+
+    /// The same clients, who let their time pass instead of performing these planned operations, given
+    /// as half-open ranges of numbers. What is left keeps its number, and with it everything drawn for it.
+    pub fn leaving_out(mut self, operations: Vec<(u64, u64)>) -> Self {
+        self.left_out = operations;
+        self
     }
 
     /// How many operations were begun: all of them are on [`RegisterWorkload::keys`] of this count.
@@ -171,6 +184,13 @@ impl Clients {
             }
         };
         self.threads[thread].next_at_ns = now_ns.saturating_add(pause_ns);
+        let left_out = |(from, to): &(u64, u64)| (*from..*to).contains(&number);
+        if self.left_out.iter().any(left_out) {
+            // However fast clients are, leaving something out takes time.
+            let thread = &mut self.threads[thread];
+            thread.next_at_ns = thread.next_at_ns.max(now_ns + LEFT_OUT_NS);
+            return Ok(());
+        }
         self.begin(thread, planned, now_ns + timeout_ns, world, recorder)
     }
 

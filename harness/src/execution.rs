@@ -122,13 +122,14 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         format_version: results::FORMAT_VERSION,
         name: name.clone(),
         seed: plan.seed,
-        world: "processes".into(),
+        world: results::manifest::PROCESSES.into(),
         environment: environment(&plan),
         options: plan.options.clone(),
         started: now,
         ended: None,
         replay_of: plan.replay_of.clone(),
         phases: Phases::default(),
+        simulation: None,
     };
     let folder = store.create_run(&name)?;
     if plan.replay_of.is_none() {

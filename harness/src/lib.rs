@@ -13,5 +13,6 @@ pub mod progress;
 pub mod recorder;
 pub mod routing;
 pub mod runner;
+pub mod simulation;
 pub mod workload;
 pub mod world;

@@ -7,6 +7,7 @@ use std::io::{IsTerminal, Write as _};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::recorder::Counts;
+use crate::simulation::CampaignSummary;
 
 /// How often a live line is redrawn.
 const LIVE_NS: u64 = 200_000_000;
@@ -68,6 +69,11 @@ impl Progress {
         }
     }
 
+    /// Whether nothing is shown at all.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.style, Style::Quiet)
+    }
+
     /// Shows where the run stands, unless that was shown a moment ago.
     pub fn show(&mut self, snapshot: &Snapshot) {
         let every_ns = match self.style {
@@ -86,6 +92,25 @@ impl Progress {
         match &self.style {
             Style::Live(bar) => bar.set_message(line(snapshot)),
             _ => self.note(&line(snapshot)),
+        }
+    }
+
+    /// Shows where a campaign stands, unless that was shown a moment ago.
+    pub fn show_campaign(&mut self, summary: &CampaignSummary) {
+        let elapsed_ns = summary.elapsed.as_nanos() as u64;
+        let every_ns = match self.style {
+            Style::Quiet => return,
+            Style::Live(_) => LIVE_NS,
+            Style::Plain => PLAIN_NS,
+        };
+        let last_ns = self.last_ns.unwrap_or(0);
+        if elapsed_ns < last_ns.saturating_add(every_ns) {
+            return;
+        }
+        self.last_ns = Some(elapsed_ns);
+        match &self.style {
+            Style::Live(bar) => bar.set_message(campaign_line(summary)),
+            _ => self.note(&campaign_line(summary)),
         }
     }
 
@@ -129,9 +154,41 @@ fn line(snapshot: &Snapshot) -> String {
     line
 }
 
+fn campaign_line(summary: &CampaignSummary) -> String {
+    let elapsed_s = summary.elapsed.as_secs_f64().max(1e-9);
+    format!(
+        "seeds {}/{}  {:.1}/s  {:.0} x real time  valid {} invalid {} unknown {}",
+        summary.done_count,
+        summary.asked_count,
+        summary.done_count as f64 / elapsed_s,
+        summary.simulated_ns as f64 / 1e9 / elapsed_s,
+        summary.valid_count,
+        summary.invalid_count,
+        summary.unknown_count
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_campaign_line_tells_seeds_rates_and_verdicts() {
+        let summary = CampaignSummary {
+            asked_count: 100,
+            done_count: 20,
+            valid_count: 17,
+            invalid_count: 2,
+            unknown_count: 1,
+            simulated_ns: 600_000_000_000,
+            elapsed: std::time::Duration::from_secs(4),
+            ..CampaignSummary::default()
+        };
+        assert_eq!(
+            campaign_line(&summary),
+            "seeds 20/100  5.0/s  150 x real time  valid 17 invalid 2 unknown 1"
+        );
+    }
 
     #[test]
     fn a_line_tells_phase_time_counts_leader_and_faults() {

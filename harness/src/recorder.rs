@@ -1,4 +1,4 @@
-//! Owns the evidence of a run while it goes on: every line is on disk before what follows it happens.
+//! Owns the evidence of a run while it goes on: every line is kept before what follows it happens.
 //! Never judges, and never rewrites a history line.
 
 use results::history::{Operation, OperationError, OperationType, Process};
@@ -19,15 +19,23 @@ pub struct Counts {
     pub info_count: u64,
 }
 
-/// Writes history, schedule and manifest of a run.
+/// Keeps history, schedule and manifest of a run.
 #[derive(Debug)]
 pub struct Recorder {
-    folder: RunFolder,
-    history: Writer,
+    keeping: Keeping,
     next_index: u64,
     schedule: Schedule,
     manifest: Manifest,
     counts: Counts,
+}
+
+/// Where evidence is kept.
+#[derive(Debug)]
+enum Keeping {
+    /// On disk at once, because the harness may be killed.
+    Folder { folder: RunFolder, history: Writer },
+    /// In memory: a simulated run can be had again.
+    Memory { history: Vec<Operation> },
 }
 
 /// What a client operation is about.
@@ -71,14 +79,43 @@ impl Recorder {
         folder.write_manifest(&manifest)?;
         folder.write_schedule(&schedule)?;
         let history = Writer::create(&folder.history_path())?;
-        Ok(Self {
-            folder,
-            history,
+        Ok(Self::new(
+            Keeping::Folder { folder, history },
+            manifest,
+            schedule,
+        ))
+    }
+
+    /// Starts a recording that leaves nothing on disk.
+    pub fn in_memory(manifest: Manifest, schedule: Schedule) -> Self {
+        let history = Vec::new();
+        Self::new(Keeping::Memory { history }, manifest, schedule)
+    }
+
+    fn new(keeping: Keeping, manifest: Manifest, schedule: Schedule) -> Self {
+        Self {
+            keeping,
             next_index: 0,
             schedule,
             manifest,
             counts: Counts::default(),
-        })
+        }
+    }
+
+    /// What was recorded. The history of a recording on disk is there, and not returned.
+    pub fn into_parts(self) -> (Manifest, Schedule, Vec<Operation>) {
+        let history = match self.keeping {
+            Keeping::Memory { history } => history,
+            Keeping::Folder { .. } => Vec::new(),
+        };
+        (self.manifest, self.schedule, history)
+    }
+
+    fn keep_manifest(&self) -> results::Result<()> {
+        match &self.keeping {
+            Keeping::Folder { folder, .. } => folder.write_manifest(&self.manifest),
+            Keeping::Memory { .. } => Ok(()),
+        }
     }
 
     /// Records that an operation is about to be sent.
@@ -154,7 +191,13 @@ impl Recorder {
         };
         fill(&mut operation);
         self.next_index += 1;
-        self.history.append(&operation)
+        match &mut self.keeping {
+            Keeping::Folder { history, .. } => history.append(&operation),
+            Keeping::Memory { history } => {
+                history.push(operation);
+                Ok(())
+            }
+        }
     }
 
     /// The schedule as it stands.
@@ -174,7 +217,10 @@ impl Recorder {
         if let Some(fault) = self.schedule.faults.iter_mut().find(|fault| fault.id == id) {
             change(fault);
         }
-        self.folder.write_schedule(&self.schedule)
+        match &self.keeping {
+            Keeping::Folder { folder, .. } => folder.write_schedule(&self.schedule),
+            Keeping::Memory { .. } => Ok(()),
+        }
     }
 
     /// Notes a milestone and stores the manifest.
@@ -183,7 +229,7 @@ impl Recorder {
     /// When the manifest cannot be written.
     pub fn phase(&mut self, change: impl FnOnce(&mut Phases)) -> results::Result<()> {
         change(&mut self.manifest.phases);
-        self.folder.write_manifest(&self.manifest)
+        self.keep_manifest()
     }
 
     /// Notes that the run is over.
@@ -192,7 +238,7 @@ impl Recorder {
     /// When the manifest cannot be written.
     pub fn finish(&mut self) -> results::Result<()> {
         self.manifest.ended = Some(chrono::Utc::now());
-        self.folder.write_manifest(&self.manifest)
+        self.keep_manifest()
     }
 
     /// Operations completed so far.

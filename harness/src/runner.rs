@@ -28,6 +28,8 @@ const PROGRESS_NS: u64 = 200 * NS_PER_MS;
 const DRAIN_SLACK_NS: u64 = 5_000 * NS_PER_MS;
 /// How long healing and restoring may take before the run goes on without their confirmation.
 const HEAL_LIMIT_NS: u64 = 60_000 * NS_PER_MS;
+/// Name of the history line that says that the world stood still from there on.
+pub const HALTED: &str = "halted";
 /// Pause before a final read is tried again.
 const READ_RETRY_NS: u64 = 50 * NS_PER_MS;
 
@@ -55,6 +57,20 @@ pub struct Runner<'a, W: World> {
     phase: &'static str,
 }
 
+/// Why a run does not go on.
+enum Stop {
+    /// Its evidence cannot be written.
+    Evidence(results::Error),
+    /// The world stands still.
+    Halted,
+}
+
+impl From<results::Error> for Stop {
+    fn from(error: results::Error) -> Self {
+        Self::Evidence(error)
+    }
+}
+
 impl<'a, W: World> Runner<'a, W> {
     /// Prepares a run of the recorder's schedule under `options`.
     pub fn new(
@@ -65,12 +81,14 @@ impl<'a, W: World> Runner<'a, W> {
         options: &RunOptions,
     ) -> Self {
         let workload = RegisterWorkload::new(seed);
+        let left_out = options.left_out_operations.clone();
         let pace = Pace {
             rate_per_second: options.rate_per_second,
             timeout_ns: options.operation_timeout_ms * NS_PER_MS,
         };
         let nodes = world.nodes().to_vec();
-        let clients = Clients::new(workload, pace, options.concurrency, nodes, world.now_ns());
+        let clients = Clients::new(workload, pace, options.concurrency, nodes, world.now_ns())
+            .leaving_out(left_out);
         let timeline = Timeline::new(recorder.schedule());
         Self {
             world,
@@ -92,11 +110,21 @@ impl<'a, W: World> Runner<'a, W> {
         }
     }
 
-    /// Runs everything. The cluster must be up.
+    /// Runs everything. The cluster must be up, or come up in time for the clients.
     ///
     /// # Errors
     /// When the evidence cannot be written; the run is then worthless and stops.
     pub fn run(mut self) -> results::Result<()> {
+        match self.take_course() {
+            Ok(()) => {}
+            Err(Stop::Evidence(error)) => return Err(error),
+            // Nobody stopped it before its time, but it did not get to its end either.
+            Err(Stop::Halted) => self.recorder.phase(|phases| phases.interrupted = true)?,
+        }
+        self.recorder.finish()
+    }
+
+    fn take_course(&mut self) -> Result<(), Stop> {
         self.phase = "start-up";
         while self.world.now_ns() < START_UP_MS * NS_PER_MS && !self.interrupted {
             self.wait(START_UP_MS * NS_PER_MS)?;
@@ -124,10 +152,10 @@ impl<'a, W: World> Runner<'a, W> {
         let finished_ns = self.world.now_ns();
         self.recorder
             .phase(|phases| phases.finished = Some(finished_ns))?;
-        self.recorder.finish()
+        Ok(())
     }
 
-    fn run_workload(&mut self, end_ns: u64) -> results::Result<()> {
+    fn run_workload(&mut self, end_ns: u64) -> Result<(), Stop> {
         loop {
             let now_ns = self.world.now_ns();
             if now_ns >= end_ns || self.interrupted {
@@ -148,23 +176,23 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     /// Waits for one event, or the deadline, and deals with it.
-    fn wait(&mut self, deadline_ns: u64) -> results::Result<Option<Ended>> {
+    fn wait(&mut self, deadline_ns: u64) -> Result<Option<Ended>, Stop> {
         self.show_progress();
         let progress_ns = self.world.now_ns() + PROGRESS_NS;
         match self.world.next_event(deadline_ns.min(progress_ns)) {
-            Event::Deadline => Ok(None),
+            Event::Deadline => {}
             Event::Answer { call, answer } => {
-                self.clients.answer(call, answer, self.world, self.recorder)
+                let (world, recorder) = (&mut *self.world, &mut *self.recorder);
+                return Ok(self.clients.answer(call, answer, world, recorder)?);
             }
-            Event::FaultStarted { id, report } => self.fault_started(id, report).map(|()| None),
-            Event::FaultHealed { id, report } => self.fault_healed(id, report).map(|()| None),
+            Event::FaultStarted { id, report } => self.fault_started(id, report)?,
+            Event::FaultHealed { id, report } => self.fault_healed(id, report)?,
             Event::Restored { problems } => {
                 self.restored = true;
                 let now_ns = self.world.now_ns();
                 let value = json!({ "problems": problems });
                 self.recorder
-                    .nemesis(now_ns, checkers::node_logs::RESTORED, value)
-                    .map(|()| None)
+                    .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
             }
             Event::NodeCrashed {
                 node,
@@ -176,23 +204,26 @@ impl<'a, W: World> Runner<'a, W> {
                 let now_ns = self.world.now_ns();
                 let value = json!({ "node": node, "description": description, "signal": signal });
                 self.recorder
-                    .nemesis(now_ns, checkers::node_logs::CRASH, value)
-                    .map(|()| None)
+                    .nemesis(now_ns, checkers::node_logs::CRASH, value)?;
             }
             Event::ClockOffsets { offsets_ms } => {
                 let now_ns = self.world.now_ns();
                 let value = Value::Object(offsets_ms);
-                self.recorder
-                    .nemesis(now_ns, "clock-offsets", value)
-                    .map(|()| None)
+                self.recorder.nemesis(now_ns, "clock-offsets", value)?;
             }
             Event::Interrupted => {
                 self.interrupted = true;
                 self.progress
                     .note("stopping: no new operations; once more to stop at once");
-                Ok(None)
+            }
+            Event::Halted { reason } => {
+                let now_ns = self.world.now_ns();
+                let value = json!({ "reason": reason });
+                self.recorder.nemesis(now_ns, HALTED, value)?;
+                return Err(Stop::Halted);
             }
         }
+        Ok(None)
     }
 
     fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {
@@ -316,7 +347,7 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     /// Waits until no operation is under way any more.
-    fn drain(&mut self) -> results::Result<()> {
+    fn drain(&mut self) -> Result<(), Stop> {
         while self.clients.busy() {
             let limit_ns = self.clients.last_deadline_ns().unwrap_or(0) + DRAIN_SLACK_NS;
             if self.world.now_ns() >= limit_ns {
@@ -328,7 +359,7 @@ impl<'a, W: World> Runner<'a, W> {
         Ok(())
     }
 
-    fn heal_everything(&mut self) -> results::Result<()> {
+    fn heal_everything(&mut self) -> Result<(), Stop> {
         let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
         let known: Vec<u64> = self.active.union(&self.starting).copied().collect();
         for id in known {
@@ -347,7 +378,7 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     /// Reads every register until each was read once, or the time for recovery is over.
-    fn read_everything(&mut self, healed_ns: u64) -> results::Result<()> {
+    fn read_everything(&mut self, healed_ns: u64) -> Result<(), Stop> {
         let limit_ns = healed_ns + self.recovery_ns;
         // One register at least, so that even a run without operations learns whether it recovered.
         let keys = self.workload.keys(self.clients.begun_count().max(1));
@@ -393,6 +424,9 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     fn show_progress(&mut self) {
+        if self.progress.is_quiet() {
+            return;
+        }
         let active = self.active.iter().filter_map(|id| self.fault(*id));
         let faults: Vec<String> = active.map(|fault| fault.fault.kind.clone()).collect();
         self.progress.show(&Snapshot {

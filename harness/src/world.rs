@@ -182,4 +182,9 @@ pub enum Event {
     },
     /// The user wants the run to stop.
     Interrupted,
+    /// Nothing happens any more: the world has seen what must not happen, and stands still.
+    Halted {
+        /// What it has seen, for people.
+        reason: String,
+    },
 }

@@ -13,7 +13,8 @@ pub struct Manifest {
     pub name: String,
     /// Seed of the workload, the schedule and the nodes' election timers.
     pub seed: u64,
-    /// Which world executed the run: `processes`.
+    /// Which world executed the run: `processes`, or `simulation`.
+    #[serde(default = "processes")]
     pub world: String,
     /// What was asked for.
     pub options: RunOptions,
@@ -30,6 +31,34 @@ pub struct Manifest {
     /// Milestones of the run, in nanoseconds since its start.
     #[serde(default)]
     pub phases: Phases,
+    /// What identifies the course of a simulated run; absent for processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulation: Option<Simulation>,
+}
+
+/// Name of the world of real processes in [`Manifest::world`].
+pub const PROCESSES: &str = "processes";
+/// Name of the simulated world in [`Manifest::world`].
+pub const SIMULATION: &str = "simulation";
+
+fn processes() -> String {
+    PROCESSES.into()
+}
+
+impl Manifest {
+    /// Whether the run was simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.world == SIMULATION
+    }
+}
+
+/// What identifies the course of a simulated run: two runs with the same values did the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Simulation {
+    /// Hash over every event, 16 hexadecimal digits.
+    pub digest: String,
+    /// How many events there were.
+    pub event_count: u64,
 }
 
 /// What a user asked for. The same options and seed give the same operations and the same faults.
@@ -58,6 +87,10 @@ pub struct RunOptions {
     pub bug: Option<String>,
     /// Protocol timers of the nodes.
     pub timers: NodeTimers,
+    /// Numbers of planned operations that are left out, as half-open ranges: a shrunk run leaves out what
+    /// its failure does not need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out_operations: Vec<(u64, u64)>,
 }
 
 /// Protocol timers of the nodes, in milliseconds (`controller.quorum.*` in Kafka).

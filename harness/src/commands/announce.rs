@@ -66,10 +66,15 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
 
 /// The command that runs the same faults again.
 fn replay_command(name: &str, store: &str) -> String {
+    command("replay", name, store)
+}
+
+/// A command that does something with a stored run.
+pub(super) fn command(verb: &str, name: &str, store: &str) -> String {
     if store == "runs" {
-        format!("harness replay {name}")
+        format!("harness {verb} {name}")
     } else {
-        format!("harness replay {name} --out {}", word(store))
+        format!("harness {verb} {name} --out {}", word(store))
     }
 }
 

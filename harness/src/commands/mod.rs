@@ -6,5 +6,8 @@ pub mod announce;
 pub mod bugs;
 pub mod list;
 pub mod replay;
+mod replay_simulated;
 pub mod run;
 pub mod serve;
+pub mod shrink;
+pub mod sim;

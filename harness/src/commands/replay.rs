@@ -2,16 +2,16 @@
 //! Never invents a fault: one whose moment never came is asked for as it was planned.
 
 use anyhow::{Context, anyhow, bail};
-use results::manifest::Manifest;
+use results::manifest::{Manifest, SIMULATION};
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
-use super::announce;
 use super::run::fits_a_folder;
+use super::{announce, replay_simulated};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
-use crate::execution::{Finished, RunPlan, execute, forget_outcomes, judge, node_program};
+use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::Failure;
 use crate::interrupts;
 use crate::progress::Progress;
@@ -27,6 +27,10 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let manifest = folder.manifest()?;
     check(&manifest).with_context(|| folder.manifest_path().display().to_string())?;
     let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
+    let world = args.world.as_deref().unwrap_or(&manifest.world);
+    if world == SIMULATION {
+        return replay_simulated::replay(args, &folder, &manifest, schedule, command);
+    }
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let original = match folder.verdict()? {
@@ -78,7 +82,8 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         same_count += u32::from(same);
         compared_count += 1;
         if !args.execution.output.json {
-            announce::print(&comparison(&original, &finished, same, number, args.times))?;
+            let times = (number, args.times);
+            announce::print(&comparison(&original, &finished.verdict, same, times))?;
         }
         if interrupts::count() > 0 {
             break;
@@ -97,7 +102,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
 }
 
 /// A damaged manifest must not start what no command line could ask for.
-fn check(manifest: &Manifest) -> anyhow::Result<()> {
+pub(super) fn check(manifest: &Manifest) -> anyhow::Result<()> {
     let options = &manifest.options;
     let numbers = [
         ("nodes", options.nodes.into(), 1, NODES_MAX.into()),
@@ -142,7 +147,8 @@ fn check(manifest: &Manifest) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn label(manifest: &Manifest) -> String {
+/// The beginning of the name of a run that repeats this one.
+pub(super) fn label(manifest: &Manifest) -> String {
     // The name without its timestamp and seed; replays of replays do not pile up prefixes.
     let mut parts = manifest.name.rsplitn(3, '-');
     let label = parts.nth(2).unwrap_or(&manifest.name);
@@ -150,7 +156,11 @@ fn label(manifest: &Manifest) -> String {
 }
 
 /// The schedule as it is to be run again: same times, and the nodes that were really hit.
-fn schedule(folder: &RunFolder, node_count: u32, resolved: bool) -> Result<Schedule, Failure> {
+pub(super) fn schedule(
+    folder: &RunFolder,
+    node_count: u32,
+    resolved: bool,
+) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     for fault in &mut schedule.faults {
         if let Some(resolved) = &fault.resolved {
@@ -165,19 +175,19 @@ fn schedule(folder: &RunFolder, node_count: u32, resolved: bool) -> Result<Sched
 }
 
 /// Same validity and, for a failure, at least one violated property in common.
-fn same_outcome(original: &Verdict, repeated: &Verdict) -> bool {
+pub(super) fn same_outcome(original: &Verdict, repeated: &Verdict) -> bool {
     let wanted = original.failure_signature();
     let found = repeated.failure_signature();
     original.valid == repeated.valid
         && (wanted.is_empty() || found.iter().any(|property| wanted.contains(property)))
 }
 
-fn comparison(
+/// How the outcome of replay `number` of `times` compares with that of the run it repeats.
+pub(super) fn comparison(
     original: &Verdict,
-    finished: &Finished,
+    repeated: &Verdict,
     same: bool,
-    number: u32,
-    times: u32,
+    (number, times): (u32, u32),
 ) -> String {
     let describe = |verdict: &Verdict| match verdict.failure_signature().as_slice() {
         [] => verdict.valid.word().to_owned(),
@@ -191,6 +201,6 @@ fn comparison(
     format!(
         "replay {number} of {times}: {word}: was {}, now {}",
         describe(original),
-        describe(&finished.verdict)
+        describe(repeated)
     )
 }

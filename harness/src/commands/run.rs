@@ -27,22 +27,8 @@ const LABEL_LENGTH_MAX: usize = 60;
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let families = families(args)?;
-    check_workload(&args.workload)?;
-    let bug = args.bug.as_deref().map(bugs::parse).transpose()?;
+    let options = options(args, &families)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
-    let options = RunOptions {
-        workload: args.workload.clone(),
-        nemesis: names(args, &families),
-        nodes: args.nodes,
-        concurrency: args.concurrency,
-        rate_per_second: args.rate,
-        time_ms: args.time,
-        interval_ms: args.interval,
-        operation_timeout_ms: args.operation_timeout,
-        recovery_timeout_ms: args.recovery_timeout,
-        bug,
-        timers: TIMERS,
-    };
     let label = label(args, &options)?;
     let schedule = schedule(args, &families, &options, seed)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
@@ -66,7 +52,29 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     )
 }
 
-fn families(args: &RunArgs) -> Result<Vec<Family>, Failure> {
+/// What was asked for, apart from faults and seed.
+///
+/// # Errors
+/// When there is no such workload, or no such bug.
+pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions, Failure> {
+    check_workload(&args.workload)?;
+    Ok(RunOptions {
+        workload: args.workload.clone(),
+        nemesis: names(args, families),
+        nodes: args.nodes,
+        concurrency: args.concurrency,
+        rate_per_second: args.rate,
+        time_ms: args.time,
+        interval_ms: args.interval,
+        operation_timeout_ms: args.operation_timeout,
+        recovery_timeout_ms: args.recovery_timeout,
+        bug: args.bug.as_deref().map(bugs::parse).transpose()?,
+        timers: TIMERS,
+        left_out_operations: Vec::new(),
+    })
+}
+
+pub(super) fn families(args: &RunArgs) -> Result<Vec<Family>, Failure> {
     if args.schedule.is_some() {
         return Ok(Vec::new());
     }
@@ -102,7 +110,7 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
 }
 
 /// Names of runs become names of folders and parts of addresses.
-fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
+pub(super) fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     let Some(name) = &args.name else {
         let nemesis = match options.nemesis.as_slice() {
             [] => "none".to_owned(),
@@ -127,7 +135,8 @@ pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
         && name.chars().all(fits)
 }
 
-fn schedule(
+/// The faults of a seed: planned, or read from a file.
+pub(super) fn schedule(
     args: &RunArgs,
     families: &[Family],
     options: &RunOptions,
@@ -172,7 +181,7 @@ fn schedule(
     Ok(schedule)
 }
 
-fn fresh_seed() -> u64 {
+pub(super) fn fresh_seed() -> u64 {
     let nanoseconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .context("the clock is before 1970")

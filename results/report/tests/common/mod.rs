@@ -52,6 +52,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
                 request_timeout_ms: 500,
                 retry_backoff_ms: 20,
             },
+            left_out_operations: Vec::new(),
         },
         environment: Environment {
             harness_version: "0.1.0".into(),
@@ -82,6 +83,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
             finished: Some(33 * SECOND_NS),
             interrupted: false,
         },
+        simulation: None,
     }
 }
 

@@ -1,0 +1,212 @@
+//! Owns `harness sim`: turns flags into a campaign of simulated runs, and tells what came out.
+//! Never starts anything before everything that can be refused is.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context;
+use results::store::Store;
+use results::verdict::Validity;
+use serde_json::{Value, json};
+
+use super::{announce, run};
+use crate::cli::SimArgs;
+use crate::exit::{self, Failure};
+use crate::interrupts;
+use crate::progress::Progress;
+use crate::simulation::{
+    Campaign, CampaignSummary, Label, SessionPlan, Simulated, run_campaign, store_run,
+};
+
+/// How many failing runs of one kind are stored; more of the same tell nothing new.
+const STORED_PER_SIGNATURE: u32 = 3;
+/// How many seeds of a group are named.
+const SEEDS_NAMED: usize = 12;
+
+/// Executes `harness sim`.
+///
+/// # Errors
+/// When the arguments do not fit together, or a run could not be stored.
+pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
+    if args.run.execution.node_bin.is_some() {
+        return Err(Failure::arguments(
+            "--node-bin: a simulation runs the node that is built into the harness; use `harness run`",
+        ));
+    }
+    let seeds = match args.run.seed {
+        Some(seed) => seed..=seed,
+        None => args.seeds.clone(),
+    };
+    let families = run::families(&args.run)?;
+    let options = run::options(&args.run, &families)?;
+    let label = Label {
+        beginning: run::label(&args.run, &options)? + "-sim",
+        replay_of: None,
+        command,
+    };
+    let plan = |seed| {
+        Ok(SessionPlan {
+            seed,
+            options: options.clone(),
+            schedule: run::schedule(&args.run, &families, &options, seed)?,
+        })
+    };
+    // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
+    plan(*seeds.start())?;
+    interrupts::watch().context("cannot listen for Ctrl-C")?;
+    let store = Store::new(&args.run.execution.store.out);
+    let output = &args.run.execution.output;
+    let mut progress = Progress::new(output.quiet || output.json);
+    let stored = Mutex::new(BTreeMap::new());
+    let keep = |simulated: &Simulated| {
+        let wanted = args.run.execution.keep || is_new_failure(simulated, &stored);
+        wanted.then(|| keep(&store, simulated, &label)).transpose()
+    };
+    let job_count = args.jobs.map_or_else(processor_count, usize::from);
+    let summary = run_campaign(Campaign {
+        seeds,
+        job_count,
+        fail_fast: args.fail_fast,
+        plan: &plan,
+        keep: &keep,
+        show: &mut |summary| progress.show_campaign(summary),
+    })?;
+    progress.clear();
+    if summary
+        .failures
+        .iter()
+        .any(|failure| failure.stored_as.is_some())
+        && let Err(error) = results_report::render_index(&store)
+    {
+        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    }
+    let code = exit_code(&summary);
+    if output.json {
+        announce::print(&machine_readable(&summary, code).to_string())?;
+    } else {
+        announce::print(&readable(&summary, &store.root().to_string_lossy()))?;
+    }
+    Ok(code)
+}
+
+fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
+}
+
+/// Whether a run failed in a way of which not enough are stored yet.
+fn is_new_failure(simulated: &Simulated, stored: &Mutex<BTreeMap<Vec<String>, u32>>) -> bool {
+    if simulated.verdict.valid != Validity::Invalid {
+        return false;
+    }
+    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    let signature = simulated.verdict.failure_signature();
+    let count = stored.entry(signature).or_insert(0);
+    *count += 1;
+    *count <= STORED_PER_SIGNATURE
+}
+
+/// Stores a run with its report and returns its name.
+fn keep(store: &Store, simulated: &Simulated, label: &Label) -> Result<String, Failure> {
+    let folder = store_run(store, simulated, label, true)?;
+    // A report that cannot be drawn is missing from the folder, which whoever looks for it sees.
+    let _ = results_report::render_run(&folder);
+    Ok(folder.manifest()?.name)
+}
+
+fn exit_code(summary: &CampaignSummary) -> u8 {
+    if summary.done_count == 0 {
+        return exit::UNKNOWN;
+    }
+    exit::of_validity(summary.worst())
+}
+
+fn readable(summary: &CampaignSummary, store: &str) -> String {
+    let mut text = headline(summary);
+    for (valid, signature, outcomes) in summary.groups() {
+        let _ = write!(
+            text,
+            "\n\n{} ({}): {}",
+            valid.word(),
+            outcomes.len(),
+            signature.join(", ")
+        );
+        let named = outcomes.iter().take(SEEDS_NAMED);
+        let named: Vec<String> = named.map(|outcome| outcome.seed.to_string()).collect();
+        let more = outcomes.len().saturating_sub(SEEDS_NAMED);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = write!(text, "\n  seeds:  {}{more}", named.join(", "));
+        if let Some(first) = outcomes.first() {
+            let _ = write!(text, "\n  why:    {}", first.summary);
+        }
+        let stored = outcomes
+            .iter()
+            .find_map(|outcome| outcome.stored_as.as_ref());
+        if let Some(name) = stored {
+            let _ = write!(
+                text,
+                "\n  report: {store}/{name}/index.html\n  replay: {}\n  shrink: {}",
+                announce::command("replay", name, store),
+                announce::command("shrink", name, store)
+            );
+        }
+    }
+    text
+}
+
+fn headline(summary: &CampaignSummary) -> String {
+    let elapsed_s = summary.elapsed.as_secs_f64();
+    let simulated_s = summary.simulated_ns as f64 / 1e9;
+    let stopped = match summary.asked_count - summary.done_count {
+        0 => String::new(),
+        left => format!(" ({left} seeds were not run to their end)"),
+    };
+    format!(
+        "{} seeds: {} valid, {} invalid, {} unknown{stopped}\n\
+         {simulated_s:.0} s simulated in {elapsed_s:.1} s, {:.0} times as fast as real time; \
+         {} events",
+        summary.done_count,
+        summary.valid_count,
+        summary.invalid_count,
+        summary.unknown_count,
+        simulated_s / elapsed_s.max(1e-9),
+        summary.event_count
+    )
+}
+
+fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
+    let groups: Vec<Value> = summary
+        .groups()
+        .into_iter()
+        .map(|(valid, signature, outcomes)| {
+            let seeds: Vec<u64> = outcomes.iter().map(|outcome| outcome.seed).collect();
+            let runs = outcomes
+                .iter()
+                .filter_map(|outcome| outcome.stored_as.as_ref());
+            json!({
+                "valid": valid,
+                "failures": signature,
+                "seeds": seeds,
+                "summary": outcomes.first().map(|outcome| &outcome.summary),
+                "runs": runs.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "valid": if summary.done_count == 0 { Validity::Unknown } else { summary.worst() },
+        "asked_count": summary.asked_count,
+        "done_count": summary.done_count,
+        "valid_count": summary.valid_count,
+        "invalid_count": summary.invalid_count,
+        "unknown_count": summary.unknown_count,
+        "event_count": summary.event_count,
+        "simulated_ms": (summary.simulated_ns / 1_000_000) as u64,
+        "elapsed_ms": summary.elapsed.as_millis() as u64,
+        "interrupted": summary.interrupted,
+        "groups": groups,
+        "exit_code": code,
+    })
+}

@@ -1,0 +1,278 @@
+//! Owns the files of a simulated disk: their visible content, their durable content, and recent undoing.
+//! Never decides what survives a power cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names and contents.
+#[derive(Debug, Default)]
+pub(super) struct Platter {
+    pub(super) files: BTreeMap<u64, File>,
+    pub(super) names: BTreeMap<String, u64>,
+    pub(super) durable_names: BTreeMap<String, u64>,
+    /// Changes of names that are not durable yet, in order.
+    pub(super) changes: Vec<Change>,
+    next_file: u64,
+    /// How to take back what the node did in its present piece of work, with the time it happened at.
+    journal: Vec<(u64, Undo)>,
+}
+
+/// Content of one file. Its durable content is the first `durable_bytes` of the visible one, then
+/// `durable_rest`, which is empty unless durable bytes were cut off or overwritten.
+#[derive(Debug, Clone, Default)]
+pub(super) struct File {
+    pub(super) visible: Vec<u8>,
+    pub(super) durable_bytes: usize,
+    pub(super) durable_rest: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    Create { name: String, file: u64 },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+#[derive(Debug)]
+enum Undo {
+    Append {
+        file: u64,
+        length_bytes: usize,
+    },
+    /// A cut, or a sync that moved bytes that had been cut: rare, so the whole file is kept.
+    Content {
+        file: u64,
+        before: File,
+    },
+    Sync {
+        file: u64,
+        durable_bytes: usize,
+    },
+    Names {
+        before: BTreeMap<String, u64>,
+        changes: Vec<Change>,
+    },
+    DurableNames {
+        before: BTreeMap<String, u64>,
+        changes: Vec<Change>,
+    },
+}
+
+impl File {
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable_bytes == self.visible.len() && self.durable_rest.is_empty()
+    }
+
+    pub(super) fn durable(&self) -> Vec<u8> {
+        let mut content = self.visible[..self.durable_bytes].to_vec();
+        content.extend_from_slice(&self.durable_rest);
+        content
+    }
+
+    /// A file all of which is durable.
+    pub(super) fn settled(visible: Vec<u8>) -> Self {
+        Self {
+            durable_bytes: visible.len(),
+            durable_rest: Vec::new(),
+            visible,
+        }
+    }
+}
+
+/// Carries out a change of names.
+pub(super) fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
+    match change {
+        Change::Create { name, file } => {
+            names.insert(name.clone(), *file);
+        }
+        Change::Rename { from, to } => {
+            if let Some(file) = names.remove(from) {
+                names.insert(to.clone(), file);
+            }
+        }
+        Change::Remove { name } => {
+            names.remove(name);
+        }
+    }
+}
+
+impl Platter {
+    /// What happened so far cannot be taken back any more.
+    pub(super) fn settle(&mut self) {
+        self.journal.clear();
+        if self.changes.is_empty() && self.files.len() > 2 * self.names.len() + 8 {
+            let (names, durable_names) = (&self.names, &self.durable_names);
+            let named: BTreeSet<u64> = names
+                .values()
+                .chain(durable_names.values())
+                .copied()
+                .collect();
+            self.files.retain(|file, _| named.contains(file));
+        }
+    }
+
+    /// Takes back everything that happened after `now_ns`, latest first.
+    pub(super) fn take_back_after(&mut self, now_ns: u64) {
+        while self
+            .journal
+            .last()
+            .is_some_and(|(time_ns, _)| *time_ns > now_ns)
+        {
+            if let Some((_, undo)) = self.journal.pop() {
+                self.undo(undo);
+            }
+        }
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Append { file, length_bytes } => {
+                if let Some(file) = self.files.get_mut(&file) {
+                    file.visible.truncate(length_bytes);
+                }
+            }
+            Undo::Content { file, before } => {
+                self.files.insert(file, before);
+            }
+            Undo::Sync {
+                file,
+                durable_bytes,
+            } => {
+                if let Some(file) = self.files.get_mut(&file) {
+                    file.durable_bytes = durable_bytes;
+                }
+            }
+            Undo::Names { before, changes } => {
+                self.names = before;
+                self.changes = changes;
+            }
+            Undo::DurableNames { before, changes } => {
+                self.durable_names = before;
+                self.changes = changes;
+            }
+        }
+    }
+
+    fn change(&mut self, time_ns: u64, change: Change) {
+        let undo = Undo::Names {
+            before: self.names.clone(),
+            changes: self.changes.clone(),
+        };
+        self.journal.push((time_ns, undo));
+        apply(&mut self.names, &change);
+        self.changes.push(change);
+    }
+
+    fn find_or_create(&mut self, time_ns: u64, name: &str) -> u64 {
+        if let Some(file) = self.names.get(name) {
+            return *file;
+        }
+        let file = self.next_file;
+        self.next_file += 1;
+        self.files.insert(file, File::default());
+        let name = name.to_owned();
+        self.change(time_ns, Change::Create { name, file });
+        file
+    }
+
+    pub(super) fn append(&mut self, time_ns: u64, name: &str, bytes: &[u8]) {
+        let id = self.find_or_create(time_ns, name);
+        let file = self.files.entry(id).or_default();
+        let length_bytes = file.visible.len();
+        file.visible.extend_from_slice(bytes);
+        let undo = Undo::Append {
+            file: id,
+            length_bytes,
+        };
+        self.journal.push((time_ns, undo));
+    }
+
+    /// Shortens a file, which is created if it is not there.
+    pub(super) fn cut(&mut self, time_ns: u64, name: &str, length_bytes: usize) {
+        let id = self.find_or_create(time_ns, name);
+        let file = self.files.entry(id).or_default();
+        if length_bytes >= file.visible.len() {
+            return;
+        }
+        let before = file.clone();
+        if length_bytes < file.durable_bytes {
+            let mut rest = file.visible[length_bytes..file.durable_bytes].to_vec();
+            rest.append(&mut file.durable_rest);
+            file.durable_rest = rest;
+            file.durable_bytes = length_bytes;
+        }
+        file.visible.truncate(length_bytes);
+        self.journal
+            .push((time_ns, Undo::Content { file: id, before }));
+    }
+
+    pub(super) fn sync(&mut self, time_ns: u64, name: &str) {
+        let Some(id) = self.names.get(name).copied() else {
+            return;
+        };
+        let file = self.files.entry(id).or_default();
+        let undo = if file.durable_rest.is_empty() {
+            Undo::Sync {
+                file: id,
+                durable_bytes: file.durable_bytes,
+            }
+        } else {
+            let before = file.clone();
+            file.durable_rest.clear();
+            Undo::Content { file: id, before }
+        };
+        file.durable_bytes = file.visible.len();
+        self.journal.push((time_ns, undo));
+    }
+
+    pub(super) fn rename(&mut self, time_ns: u64, from: &str, to: &str) {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.change(time_ns, Change::Rename { from, to });
+    }
+
+    pub(super) fn remove(&mut self, time_ns: u64, name: &str) {
+        let name = name.to_owned();
+        self.change(time_ns, Change::Remove { name });
+    }
+
+    pub(super) fn sync_directory(&mut self, time_ns: u64) {
+        let before = std::mem::replace(&mut self.durable_names, self.names.clone());
+        let changes = std::mem::take(&mut self.changes);
+        self.journal
+            .push((time_ns, Undo::DurableNames { before, changes }));
+    }
+
+    pub(super) fn content(&self, name: &str) -> Option<&[u8]> {
+        let file = self.names.get(name)?;
+        Some(&self.files.get(file)?.visible)
+    }
+
+    pub(super) fn length(&self, name: &str) -> Option<u64> {
+        Some(self.content(name)?.len() as u64)
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.keys().cloned().collect()
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        let lengths = self.names.keys().filter_map(|name| self.length(name));
+        lengths.sum()
+    }
+
+    pub(super) fn visible_files(&self) -> Vec<(String, Vec<u8>)> {
+        let content = |name: &String| Some((name.clone(), self.content(name)?.to_vec()));
+        self.names.keys().filter_map(content).collect()
+    }
+
+    pub(super) fn flip_bit(&mut self, name: &str, draw: u64) -> bool {
+        let Some(file) = self.names.get(name).and_then(|id| self.files.get_mut(id)) else {
+            return false;
+        };
+        let bit = crate::simulation::draws::scaled(draw, file.visible.len() as u64 * 8);
+        match file.visible.get_mut((bit / 8) as usize) {
+            Some(byte) => *byte ^= 1 << (bit % 8),
+            None => return false,
+        }
+        true
+    }
+}

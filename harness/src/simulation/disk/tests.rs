@@ -1,0 +1,210 @@
+//! Owns the checks that the simulated disk loses what a real one may lose, and nothing else.
+//! Never looks inside; everything is seen through the operations of a disk.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn disk() -> SimulatedDisk {
+    SimulatedDisk::new(Draws::new(1, "disk", 0), 100)
+}
+
+fn whole(disk: &SimulatedDisk, file: &str) -> Option<Vec<u8>> {
+    let length_bytes = disk.length(file).unwrap()?;
+    Some(disk.read(file, 0, length_bytes as usize).unwrap())
+}
+
+/// What is left of a disk prepared by `prepare` after power cuts at `cut_ns` of many kinds.
+fn survivors(
+    prepare: impl Fn(&mut SimulatedDisk),
+    cut_ns: impl Fn(&SimulatedDisk) -> u64,
+    file: &str,
+) -> BTreeSet<Option<Vec<u8>>> {
+    (0..200)
+        .map(|seed| {
+            let mut disk = disk();
+            prepare(&mut disk);
+            disk.cut_power(cut_ns(&disk), Draws::new(seed, "cut", 0));
+            whole(&disk, file)
+        })
+        .collect()
+}
+
+fn create(disk: &mut SimulatedDisk, content: &[u8]) {
+    disk.begin(0);
+    disk.append("a", content).unwrap();
+    disk.sync("a").unwrap();
+    disk.sync_directory().unwrap();
+    disk.begin(disk.time_ns());
+}
+
+#[test]
+fn durable_bytes_survive_every_power_cut() {
+    let left = survivors(|disk| create(disk, b"one"), SimulatedDisk::time_ns, "a");
+    assert_eq!(left, BTreeSet::from([Some(b"one".to_vec())]));
+}
+
+#[test]
+fn unsynced_bytes_are_lost_kept_cut_short_or_torn_by_sectors() {
+    let tail = [7; 3 * 512];
+    let left = survivors(
+        |disk| {
+            create(disk, b"one");
+            disk.append("a", &tail).unwrap();
+        },
+        SimulatedDisk::time_ns,
+        "a",
+    );
+    let whole = [&b"one"[..], &tail].concat();
+    assert!(left.contains(&Some(b"one".to_vec())), "lost");
+    assert!(left.contains(&Some(whole.clone())), "kept");
+    let lengths: BTreeSet<usize> = left.iter().flatten().map(Vec::len).collect();
+    assert!(lengths.len() > 20, "cut short in many places");
+    let torn_after_a_hole = left.iter().flatten().any(|content| {
+        content.len() == whole.len() && content[3] != 7 && content[whole.len() - 1] == 7
+    });
+    assert!(torn_after_a_hole, "a later write without an earlier one");
+    assert!(
+        left.iter()
+            .flatten()
+            .all(|content| content.starts_with(b"one"))
+    );
+}
+
+#[test]
+fn a_name_is_durable_only_once_the_directory_is() {
+    let left = survivors(
+        |disk| {
+            disk.begin(0);
+            disk.append("a", b"one").unwrap();
+            disk.sync("a").unwrap();
+        },
+        SimulatedDisk::time_ns,
+        "a",
+    );
+    assert_eq!(left, BTreeSet::from([None, Some(b"one".to_vec())]));
+}
+
+#[test]
+fn a_replaced_file_is_the_old_or_the_new_one() {
+    let replace = |disk: &mut SimulatedDisk| {
+        create(disk, b"old");
+        disk.write("b", b"new").unwrap();
+        disk.sync("b").unwrap();
+        disk.rename("b", "a").unwrap();
+    };
+    let left = survivors(replace, SimulatedDisk::time_ns, "a");
+    let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
+    assert_eq!(left, BTreeSet::from([old, new.clone()]));
+    let synced = |disk: &mut SimulatedDisk| {
+        replace(disk);
+        disk.sync_directory().unwrap();
+    };
+    let left = survivors(synced, SimulatedDisk::time_ns, "a");
+    assert_eq!(left, BTreeSet::from([new]));
+}
+
+#[test]
+fn an_unsynced_cut_may_come_back() {
+    let left = survivors(
+        |disk| {
+            create(disk, b"one");
+            disk.truncate("a", 1).unwrap();
+        },
+        SimulatedDisk::time_ns,
+        "a",
+    );
+    let (cut, uncut) = (Some(b"o".to_vec()), Some(b"one".to_vec()));
+    assert_eq!(left, BTreeSet::from([cut, uncut]));
+}
+
+#[test]
+fn a_power_cut_in_the_middle_of_a_sync_takes_back_what_follows() {
+    let work = |disk: &mut SimulatedDisk| {
+        create(disk, b"one");
+        disk.append("a", b"+").unwrap();
+        disk.sync("a").unwrap();
+        disk.append("a", b"never").unwrap();
+        disk.sync("a").unwrap();
+    };
+    let mut probe = disk();
+    create(&mut probe, b"one");
+    let begun_ns = probe.time_ns();
+    let left = survivors(work, |_| begun_ns + 1, "a");
+    let (old, new) = (Some(b"one".to_vec()), Some(b"one+".to_vec()));
+    let torn = Some(b"one\0".to_vec());
+    assert!(left.contains(&old) && left.contains(&new) && left.contains(&torn));
+    assert!(left.iter().flatten().all(|content| content.len() <= 4));
+    let late = survivors(work, SimulatedDisk::time_ns, "a");
+    assert_eq!(late, BTreeSet::from([Some(b"one+never".to_vec())]));
+}
+
+#[test]
+fn syncs_take_time_and_nothing_else_does() {
+    let mut disk = disk();
+    disk.begin(5);
+    disk.append("a", b"one").unwrap();
+    assert_eq!(disk.time_ns(), 5);
+    disk.sync("a").unwrap();
+    let after_ns = disk.time_ns();
+    assert!(after_ns >= 5 + 100 * US);
+    disk.set_faults(DiskFaults {
+        sync_delay_ns: 3 * MS,
+        ..DiskFaults::default()
+    });
+    disk.sync("a").unwrap();
+    assert!(disk.time_ns() >= after_ns + 3 * MS);
+}
+
+#[test]
+fn a_failed_sync_makes_nothing_durable() {
+    let left = survivors(
+        |disk| {
+            create(disk, b"one");
+            disk.append("a", b"+").unwrap();
+            disk.set_faults(DiskFaults {
+                failing_sync_count: 1,
+                ..DiskFaults::default()
+            });
+            let error = disk.sync("a").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(nix::libc::EIO));
+        },
+        SimulatedDisk::time_ns,
+        "a",
+    );
+    assert!(left.contains(&Some(b"one".to_vec())));
+}
+
+#[test]
+fn a_full_disk_refuses_and_an_unreadable_one_fails() {
+    let mut disk = disk();
+    create(&mut disk, b"one");
+    disk.set_faults(DiskFaults {
+        capacity_bytes: Some(4),
+        reads_fail: true,
+        ..DiskFaults::default()
+    });
+    disk.append("a", b"2").unwrap();
+    let full = disk.append("a", b"3").unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    assert!(disk.read("a", 0, 1).is_err());
+    disk.set_faults(DiskFaults::default());
+    assert_eq!(whole(&disk, "a"), Some(b"one2".to_vec()));
+}
+
+#[test]
+fn bits_flip_where_there_are_some_and_a_wiped_disk_is_empty() {
+    let mut disk = disk();
+    create(&mut disk, b"one");
+    assert!(disk.flip_bit("a", 1 << 63));
+    let flipped = whole(&disk, "a").unwrap();
+    let differing: u32 = flipped
+        .iter()
+        .zip(b"one")
+        .map(|(l, r)| (l ^ r).count_ones())
+        .sum();
+    assert_eq!(differing, 1);
+    assert!(!disk.flip_bit("b", 0));
+    disk.wipe();
+    assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+}

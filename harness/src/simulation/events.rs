@@ -1,0 +1,106 @@
+//! Owns the kinds of events of a simulation, and what of each goes into the digest.
+//! Never carries one out.
+
+use node::client::ClientRequest;
+use node::message::{Request, Response};
+use node::raft::Correlation;
+
+use super::digest::Digest;
+use crate::world::Answer;
+
+/// What a message that carries no records is taken to weigh, in bytes.
+const ENVELOPE_BYTES: u64 = 200;
+
+/// An event to come.
+#[derive(Debug)]
+pub(super) enum Happening {
+    /// A message comes to the end of the link between two nodes.
+    Arrive {
+        from: usize,
+        to: usize,
+        parcel: Parcel,
+    },
+    /// A client's request reaches a node.
+    Ask {
+        call: u64,
+        node: usize,
+        request: ClientRequest,
+    },
+    /// An answer reaches a client.
+    Tell { call: u64, answer: Answer },
+    /// A client stops waiting.
+    GiveUp { call: u64 },
+    /// A node's timer is due, or its processor is free again.
+    Wake { node: usize },
+    /// Something that a node has finished leaves it.
+    Release { node: usize },
+    /// Requests of a node to its peers may have waited too long.
+    Expire { node: usize },
+    /// A node has come up and recovers.
+    Start { node: usize },
+    /// Clocks are compared.
+    SampleClocks,
+    /// A fault has waited long enough for a node.
+    LookAtFaults,
+}
+
+/// A message between nodes. It belongs to one exchange of the node that asked.
+#[derive(Debug, Clone)]
+pub(super) struct Parcel {
+    /// Which life of the asker.
+    pub(super) incarnation: u32,
+    /// Which of its requests.
+    pub(super) correlation: Correlation,
+    pub(super) content: Content,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Request(Request),
+    Response(Response),
+    /// There will be no answer: nobody listens there, or the connection broke.
+    Failed,
+}
+
+impl Parcel {
+    /// Size on the wire, approximately.
+    pub(super) fn size_bytes(&self) -> u64 {
+        let Content::Response(Response::Fetch(response)) = &self.content else {
+            return ENVELOPE_BYTES;
+        };
+        let batches = response.batches.iter();
+        ENVELOPE_BYTES + batches.map(|batch| batch.bytes().len() as u64).sum::<u64>()
+    }
+
+    /// Adds what the message says to the digest.
+    pub(super) fn describe(&self, digest: &mut Digest) {
+        digest.add(u64::from(self.incarnation) << 32 ^ self.correlation.0);
+        let (kind, epoch, detail) = match &self.content {
+            Content::Failed => (0, 0, 0),
+            Content::Request(Request::Vote(vote)) => (
+                1 + u64::from(vote.pre_vote),
+                vote.replica_epoch.0,
+                vote.last_offset.0,
+            ),
+            Content::Request(Request::BeginQuorumEpoch(begin)) => (3, begin.leader_epoch.0, 0),
+            Content::Request(Request::EndQuorumEpoch(end)) => (4, end.leader_epoch.0, 0),
+            Content::Request(Request::Fetch(fetch)) => {
+                (5, fetch.current_leader_epoch.0, fetch.fetch_offset.0)
+            }
+            Content::Response(Response::Vote(vote)) => {
+                (6, vote.leader_epoch.0, i64::from(vote.vote_granted))
+            }
+            Content::Response(Response::BeginQuorumEpoch(begin)) => (7, begin.leader_epoch.0, 0),
+            Content::Response(Response::EndQuorumEpoch(end)) => (8, end.leader_epoch.0, 0),
+            Content::Response(Response::Fetch(fetch)) => {
+                for batch in &fetch.batches {
+                    digest.add(u64::from(batch.crc()));
+                }
+                let high_watermark = fetch.high_watermark.map_or(-1, |offset| offset.0);
+                (9, fetch.leader_epoch.0, high_watermark)
+            }
+        };
+        digest.add(kind << 32 | u64::from(epoch as u32));
+        digest.add(detail as u64);
+    }
+}

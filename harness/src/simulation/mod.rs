@@ -1,0 +1,26 @@
+//! Owns the simulated world: clusters of the node's own core and storage in one thread and virtual time.
+//! Never touches a socket, a clock or a disk of this machine, except to store what came out.
+
+mod campaign;
+mod clock;
+mod conversation;
+mod departures;
+mod digest;
+mod disk;
+mod draws;
+mod events;
+mod evidence;
+mod faults;
+mod network;
+mod panics;
+mod queue;
+mod session;
+mod shrink;
+mod simulated_node;
+mod tracing;
+mod world;
+
+pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
+pub use evidence::{Label, store_run};
+pub use session::{SessionPlan, Simulated, simulate};
+pub use shrink::{Budget, Shrunk, Size, describe, shrink};

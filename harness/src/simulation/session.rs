@@ -1,0 +1,117 @@
+//! Owns one simulated run from its plan to its verdict, all of it in memory.
+//! Never stores anything; most runs keep their promises and are worth no more than a count.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use chrono::Utc;
+use node::mutants::Bug;
+use results::manifest::{Environment, Manifest, Phases, RunOptions, SIMULATION, Simulation};
+use results::schedule::Schedule;
+use results::store::Recording;
+use results::verdict::Verdict;
+
+use super::world::SimulatedWorld;
+use crate::exit::Failure;
+use crate::progress::Progress;
+use crate::recorder::Recorder;
+use crate::runner::Runner;
+
+/// Everything that decides a simulated run. Equal plans give equal runs.
+#[derive(Debug, Clone)]
+pub struct SessionPlan {
+    /// Seed.
+    pub seed: u64,
+    /// Options.
+    pub options: RunOptions,
+    /// Faults.
+    pub schedule: Schedule,
+}
+
+/// A simulated run that is over and judged.
+#[derive(Debug)]
+pub struct Simulated {
+    /// Everything recorded. Its manifest has no name yet.
+    pub recording: Recording,
+    /// What came out.
+    pub verdict: Verdict,
+    /// What identifies the course of the run.
+    pub identity: Simulation,
+    /// How much virtual time passed, in nanoseconds.
+    pub simulated_ns: u64,
+    /// By node: the files on its disk at the end.
+    pub disks: BTreeMap<String, Vec<(String, Vec<u8>)>>,
+    /// By node: how it ended, each time that it did so by itself.
+    pub last_words: BTreeMap<String, Vec<String>>,
+}
+
+/// Runs a plan and judges what came out. Setting `stop` ends it early; what it returns then means nothing.
+///
+/// # Errors
+/// When the plan names a bug that does not exist.
+pub fn simulate(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Simulated, Failure> {
+    let bug = plan.options.bug.as_deref().map(str::parse::<Bug>);
+    let bug = bug
+        .transpose()
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    let faults = plan.schedule.faults.iter();
+    let skews_clocks = faults.clone().any(|fault| fault.fault.kind == "clock-skew");
+    let (seed, options) = (plan.seed, &plan.options);
+    let mut world = SimulatedWorld::new(seed, options, bug, skews_clocks, Arc::clone(stop));
+    let mut recorder = Recorder::in_memory(manifest(plan), plan.schedule.clone());
+    let mut progress = Progress::new(true);
+    Runner::new(&mut world, &mut recorder, &mut progress, seed, options).run()?;
+    let simulated_ns = world.now_ns;
+    let remains = world.into_remains();
+    let (mut manifest, schedule, history) = recorder.into_parts();
+    let identity = Simulation {
+        digest: remains.digest,
+        event_count: remains.event_count,
+    };
+    manifest.simulation = Some(identity.clone());
+    let recording = Recording {
+        manifest,
+        history,
+        schedule,
+        trace: remains.trace,
+    };
+    let verdict = checkers::check(&recording, &checkers::Options::default());
+    Ok(Simulated {
+        recording,
+        verdict,
+        identity,
+        simulated_ns,
+        disks: remains.disks,
+        last_words: remains.last_words,
+    })
+}
+
+fn manifest(plan: &SessionPlan) -> Manifest {
+    Manifest {
+        format_version: results::FORMAT_VERSION,
+        name: String::new(),
+        seed: plan.seed,
+        world: SIMULATION.into(),
+        environment: environment(),
+        options: plan.options.clone(),
+        started: Utc::now(),
+        ended: None,
+        replay_of: None,
+        phases: Phases::default(),
+        simulation: None,
+    }
+}
+
+/// The node is part of the harness here, so there is no program whose digest could tell anything.
+fn environment() -> Environment {
+    Environment {
+        harness_version: env!("CARGO_PKG_VERSION").into(),
+        commit: option_env!("HARNESS_COMMIT").map(Into::into),
+        command: Vec::new(),
+        node_binary: "simulated".into(),
+        node_binary_digest: None,
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processors: std::thread::available_parallelism().map_or(1, Into::into),
+    }
+}

@@ -1,0 +1,307 @@
+//! Owns one simulated node: its life, its inbox, and what it has done that has not left it yet.
+//! Never decides when it works; the world does.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use node::ids::NodeId;
+use node::mutants::Bug;
+use node::node_loop::{Arrival, Departure, NodeLoop, Outbox, StartError};
+use node::raft::{Configuration, Correlation, Ticket, Timers};
+use node::storage::StorageOptions;
+use node::trace::{TraceEvent, Traced};
+use results::keyed_random::Stream;
+use results::manifest::{NodeTimers, RunOptions};
+
+use super::clock::SimulatedClock;
+use super::disk::SimulatedDisk;
+use super::draws::Draws;
+use super::panics::caught;
+
+/// Never.
+pub(super) const NEVER_NS: u64 = u64::MAX;
+
+/// What a node's processor takes for one round of work and for each message in it. Bounds how often a
+/// node can act at one moment, and lets messages pile up as they do in reality.
+const ROUND_NS: u64 = 15_000;
+const MESSAGE_NS: u64 = 6_000;
+/// Longest sleep: a node looks around even if no timer is due, so that it notices that all is quiet.
+const SLEEP_MAX_NS: u64 = 300_000_000;
+/// Shortest sleep, as a node's own driver has it.
+const SLEEP_MIN_NS: u64 = 200_000;
+/// Wall-clock time at the start of every simulated run, in milliseconds since 1970.
+const EPOCH_MS: i64 = 1_767_225_600_000;
+
+/// Name of the cluster of every simulated run.
+const CLUSTER_ID: &str = "simulation";
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    Peer {
+        node: usize,
+        incarnation: u32,
+        correlation: Correlation,
+    },
+    Client {
+        call: u64,
+    },
+}
+
+/// Whether a node runs.
+#[derive(Debug)]
+pub(super) enum Life {
+    Down,
+    /// It was told to start and has not recovered yet.
+    Starting,
+    Running(Box<NodeLoop<SimulatedDisk>>),
+}
+
+/// Something that a node has done, due to leave it at some moment.
+#[derive(Debug)]
+pub(super) enum Output {
+    Depart(Departure),
+    Trace(Traced),
+    /// The node ends by itself. Said last.
+    Crash(String),
+}
+
+/// One node.
+#[derive(Debug)]
+pub(super) struct SimulatedNode {
+    pub(super) name: String,
+    pub(super) life: Life,
+    pub(super) disk: SimulatedDisk,
+    pub(super) clock: SimulatedClock,
+    pub(super) incarnation: u32,
+    /// Number of its next trace event.
+    pub(super) next_seq: u64,
+    /// Since when it is stopped by a pause.
+    pub(super) paused_since_ns: Option<u64>,
+    pub(super) inbox: Vec<Arrival>,
+    pub(super) outputs: VecDeque<(u64, Output)>,
+    pub(super) askers: BTreeMap<Ticket, Asker>,
+    /// Requests to peers without an answer, with the peer and when waiting ends.
+    pub(super) waiting: BTreeMap<Correlation, (usize, u64)>,
+    pub(super) wake_at_ns: u64,
+    pub(super) release_at_ns: u64,
+    pub(super) expire_at_ns: u64,
+    pub(super) start_at_ns: u64,
+    settings: Settings,
+    busy_until_ns: u64,
+    last_round_ns: u64,
+}
+
+/// What a node is started with, besides its number of starts.
+#[derive(Debug)]
+struct Settings {
+    id: NodeId,
+    voters: BTreeSet<NodeId>,
+    timers: Timers,
+    bug: Option<Bug>,
+    random_seed: u64,
+    storage: StorageOptions,
+}
+
+/// Collects what leaves a node, dated by its disk: what waited for a sync leaves after it.
+struct DatedOutbox<'a> {
+    disk: SimulatedDisk,
+    outputs: &'a mut VecDeque<(u64, Output)>,
+}
+
+impl Outbox for DatedOutbox<'_> {
+    fn depart(&mut self, departure: Departure) {
+        let time_ns = self.disk.time_ns();
+        self.outputs.push_back((time_ns, Output::Depart(departure)));
+    }
+
+    fn trace(&mut self, traced: Traced) {
+        let time_ns = self.disk.time_ns();
+        self.outputs.push_back((time_ns, Output::Trace(traced)));
+    }
+}
+
+impl SimulatedNode {
+    /// Node number `position` (from 0) of a run that is not started yet.
+    pub(super) fn new(seed: u64, position: usize, options: &RunOptions, bug: Option<Bug>) -> Self {
+        let id = position as i32 + 1;
+        let disk_draws = Draws::new(seed, "simulation/disk", position as u64);
+        let profile = Draws::new(seed, "simulation/disk-profile", 0);
+        let slowness = [50, 100, 100, 300][profile.below(0, 4) as usize];
+        let segment_bytes = [16 << 10, 256 << 10, 64 << 20][profile.below(1, 3) as usize];
+        let cache_bytes = [4 << 10, 256 << 10, 16 << 20][profile.below(2, 3) as usize];
+        Self {
+            name: format!("n{id}"),
+            life: Life::Down,
+            disk: SimulatedDisk::new(disk_draws, slowness),
+            clock: SimulatedClock::new(),
+            incarnation: 0,
+            next_seq: 0,
+            paused_since_ns: None,
+            inbox: Vec::new(),
+            outputs: VecDeque::new(),
+            askers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            wake_at_ns: NEVER_NS,
+            release_at_ns: NEVER_NS,
+            expire_at_ns: NEVER_NS,
+            start_at_ns: NEVER_NS,
+            settings: Settings {
+                id: NodeId(id),
+                voters: (1..=options.nodes as i32).map(NodeId).collect(),
+                timers: timers(&options.timers),
+                bug,
+                random_seed: Stream::new(seed, "node").draw(id as u64, 0),
+                storage: StorageOptions {
+                    segment_bytes,
+                    cache_bytes,
+                    ..StorageOptions::default()
+                },
+            },
+            busy_until_ns: 0,
+            last_round_ns: 0,
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.life, Life::Running(_))
+    }
+
+    /// Whether faults and clocks can reach it.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.is_running() && self.paused_since_ns.is_none()
+    }
+
+    /// Whether it can work now.
+    pub(super) fn is_free(&self, now_ns: u64) -> bool {
+        self.is_reachable() && self.outputs.is_empty() && self.busy_until_ns <= now_ns
+    }
+
+    /// How long it waits for an answer to this kind of request.
+    pub(super) fn patience_ns(&self, max_wait_ms: u64) -> u64 {
+        self.settings.timers.request_timeout_ns + max_wait_ms * 1_000_000
+    }
+
+    /// When it must work next; [`NEVER_NS`] while it cannot.
+    pub(super) fn due_ns(&self, now_ns: u64) -> u64 {
+        let Life::Running(node) = &self.life else {
+            return NEVER_NS;
+        };
+        if self.paused_since_ns.is_some() || !self.outputs.is_empty() {
+            return NEVER_NS;
+        }
+        if !self.inbox.is_empty() {
+            return self.busy_until_ns.max(now_ns);
+        }
+        let timer_ns = self.clock.true_time_of(node.next_deadline_ns(), now_ns);
+        timer_ns
+            .min(self.last_round_ns + SLEEP_MAX_NS)
+            .max(self.last_round_ns + SLEEP_MIN_NS)
+            .max(self.busy_until_ns)
+    }
+
+    /// Handles everything in the inbox, and whatever time has made due. What comes of it is in `outputs`.
+    pub(super) fn work(&mut self, now_ns: u64) {
+        let Life::Running(node) = &mut self.life else {
+            return;
+        };
+        let arrivals = std::mem::take(&mut self.inbox);
+        self.busy_until_ns = now_ns + ROUND_NS + MESSAGE_NS * arrivals.len() as u64;
+        self.last_round_ns = now_ns;
+        self.disk.begin(now_ns);
+        let mut outbox = DatedOutbox {
+            disk: self.disk.clone(),
+            outputs: &mut self.outputs,
+        };
+        let shown_ns = self.clock.shows_ns(now_ns);
+        let wall_clock_ms = EPOCH_MS + (now_ns / 1_000_000) as i64;
+        let outcome = caught(|| node.process(shown_ns, wall_clock_ms, arrivals, &mut outbox));
+        let end_ns = self.disk.time_ns();
+        self.busy_until_ns = self.busy_until_ns.max(end_ns);
+        let crash = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{} stopped: {error}", self.name),
+            Err(panic) => panic,
+        };
+        self.outputs.push_back((end_ns, Output::Crash(crash)));
+    }
+
+    /// Recovers from the disk. What comes of it is in `outputs`, also when nothing does.
+    ///
+    /// # Errors
+    /// For people: why it cannot start.
+    pub(super) fn start(&mut self, now_ns: u64) -> Result<(), String> {
+        self.incarnation += 1;
+        self.next_seq = 0;
+        self.clock = SimulatedClock::new();
+        self.disk.begin(now_ns);
+        let mut outbox = DatedOutbox {
+            disk: self.disk.clone(),
+            outputs: &mut self.outputs,
+        };
+        let configuration = Configuration {
+            id: self.settings.id,
+            cluster_id: CLUSTER_ID.into(),
+            voters: self.settings.voters.clone(),
+            timers: self.settings.timers,
+            // A node that is started again must not repeat the election timeouts of its previous life.
+            random_seed: self
+                .settings
+                .random_seed
+                .wrapping_add(u64::from(self.incarnation)),
+            bug: self.settings.bug,
+        };
+        let shown_ns = self.clock.shows_ns(now_ns);
+        let (disk, storage) = (self.disk.clone(), self.settings.storage);
+        let outcome =
+            caught(|| NodeLoop::start(configuration, disk, storage, shown_ns, &mut outbox));
+        self.busy_until_ns = self.disk.time_ns();
+        self.last_round_ns = now_ns;
+        match outcome {
+            Ok(Ok(node)) => {
+                self.life = Life::Running(Box::new(node));
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                if let StartError::Open(found) = &error {
+                    let event = TraceEvent::RefusedToStart {
+                        reason: found.to_string(),
+                    };
+                    let epoch = node::ids::Epoch(0);
+                    let output = Output::Trace(Traced { epoch, event });
+                    self.outputs.push_back((self.disk.time_ns(), output));
+                }
+                self.life = Life::Down;
+                Err(format!("{} cannot start: {error}", self.name))
+            }
+            Err(panic) => {
+                self.life = Life::Down;
+                Err(format!("{} ended at once: {panic}", self.name))
+            }
+        }
+    }
+
+    /// Forgets everything but the disk. Returns who waited for an answer.
+    pub(super) fn die(&mut self) -> Vec<Asker> {
+        self.life = Life::Down;
+        self.paused_since_ns = None;
+        self.inbox.clear();
+        self.outputs.clear();
+        self.waiting.clear();
+        self.wake_at_ns = NEVER_NS;
+        self.release_at_ns = NEVER_NS;
+        self.expire_at_ns = NEVER_NS;
+        std::mem::take(&mut self.askers).into_values().collect()
+    }
+}
+
+fn timers(timers: &NodeTimers) -> Timers {
+    let ns = |ms: u64| ms * 1_000_000;
+    Timers {
+        election_timeout_ns: ns(timers.election_timeout_ms),
+        fetch_timeout_ns: ns(timers.fetch_timeout_ms),
+        election_backoff_max_ns: ns(timers.election_backoff_max_ms),
+        fetch_max_wait_ns: ns(timers.fetch_max_wait_ms),
+        request_timeout_ns: ns(timers.request_timeout_ms),
+        retry_backoff_ns: ns(timers.retry_backoff_ms),
+    }
+}

@@ -1,0 +1,136 @@
+//! Owns the trace of a simulation: what nodes say about themselves, in the format of a run folder.
+//! Never changes what was said; it only says it in the types of the other side.
+
+use node::raft;
+use node::trace::TraceEvent as Said;
+use results::trace::{Role, TraceDetail};
+
+use super::digest::Digest;
+
+/// The event as a run folder holds it.
+pub(super) fn detail(said: &Said) -> TraceDetail {
+    match said {
+        Said::Append {
+            base_offset,
+            last_offset,
+            batch_epoch,
+            crc,
+        } => TraceDetail::Append {
+            base_offset: base_offset.0,
+            last_offset: last_offset.0,
+            batch_epoch: batch_epoch.0,
+            crc: *crc,
+        },
+        Said::Flush { log_end } => TraceDetail::Flush { log_end: log_end.0 },
+        Said::Truncate { log_end } => TraceDetail::Truncate { log_end: log_end.0 },
+        Said::HighWatermark {
+            high_watermark,
+            log_end,
+        } => TraceDetail::HighWatermark {
+            high_watermark: high_watermark.0,
+            log_end: log_end.0,
+        },
+        Said::RoleChange {
+            role,
+            leader,
+            epoch_start_offset,
+            reason,
+        } => TraceDetail::RoleChange {
+            role: role_of(*role),
+            leader: leader.clone(),
+            epoch_start_offset: epoch_start_offset.map(|offset| offset.0),
+            reason: Some((*reason).to_owned()),
+        },
+        // Rare kinds take the way that a process's trace takes, which knows kinds still to come.
+        rare => serde_json::to_value(rare)
+            .and_then(serde_json::from_value)
+            .unwrap_or(TraceDetail::Unknown),
+    }
+}
+
+/// The role in the words of a run folder.
+fn role_of(role: raft::Role) -> Role {
+    match role {
+        raft::Role::Unattached => Role::Unattached,
+        raft::Role::Prospective => Role::Prospective,
+        raft::Role::Candidate => Role::Candidate,
+        raft::Role::Leader => Role::Leader,
+        raft::Role::Follower => Role::Follower,
+        raft::Role::Resigned => Role::Resigned,
+    }
+}
+
+/// Adds the event to the digest.
+pub(super) fn describe(detail: &TraceDetail, digest: &mut Digest) {
+    match detail {
+        TraceDetail::Append {
+            base_offset,
+            last_offset,
+            batch_epoch,
+            crc,
+        } => {
+            digest.add(1 << 32 | u64::from(*batch_epoch as u32));
+            digest.add(*base_offset as u64);
+            digest.add(*last_offset as u64);
+            digest.add(u64::from(*crc));
+        }
+        TraceDetail::Flush { log_end } => {
+            digest.add(2 << 32);
+            digest.add(*log_end as u64);
+        }
+        TraceDetail::HighWatermark {
+            high_watermark,
+            log_end,
+        } => {
+            digest.add(3 << 32);
+            digest.add(*high_watermark as u64);
+            digest.add(*log_end as u64);
+        }
+        rare => digest.add_text(&serde_json::to_string(rare).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use node::ids::{Epoch, Offset};
+
+    use super::*;
+
+    /// Both ways of saying it must agree with what a process writes.
+    #[test]
+    fn events_read_as_if_a_process_had_written_them() {
+        let offset = Offset(7);
+        let said = [
+            Said::Append {
+                base_offset: offset,
+                last_offset: Offset(9),
+                batch_epoch: Epoch(2),
+                crc: 5,
+            },
+            Said::Flush { log_end: offset },
+            Said::Truncate { log_end: offset },
+            Said::HighWatermark {
+                high_watermark: offset,
+                log_end: Offset(8),
+            },
+            Said::RoleChange {
+                role: raft::Role::Leader,
+                leader: Some("n2".into()),
+                epoch_start_offset: Some(offset),
+                reason: "won",
+            },
+            Said::VotePersisted {
+                candidate: "n1".into(),
+            },
+            Said::RefusedToStart {
+                reason: "damaged".into(),
+            },
+        ];
+        for said in said {
+            let written = serde_json::to_value(&said).unwrap();
+            let read: TraceDetail = serde_json::from_value(written).unwrap();
+            assert_ne!(read, TraceDetail::Unknown);
+            assert_eq!(detail(&said), read);
+        }
+    }
+}

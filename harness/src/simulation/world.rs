@@ -1,0 +1,483 @@
+//! Owns the simulated world: virtual time, its events, and the cluster and clients that they happen to.
+//! Never reads a clock of this machine, and never lets two runs of one plan differ.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use checkers::epoch_history::Watch;
+use nemesis::action::Action;
+use node::mutants::Bug;
+use node::node_loop::Arrival;
+use node::raft::{PeerAnswer, Ticket};
+use results::manifest::RunOptions;
+use results::trace::TraceEvent;
+use serde_json::{Map, json};
+
+use super::conversation;
+use super::digest::Digest;
+use super::draws::Draws;
+use super::events::{Content, Happening, Parcel};
+use super::faults::FaultDesk;
+use super::network::{Network, NetworkProfile};
+use super::queue::Queue;
+use super::simulated_node::{Asker, Life, SimulatedNode};
+use super::tracing;
+use crate::world::{Answer, Call, Event, World};
+
+const MS: u64 = 1_000_000;
+/// How often clocks are compared while the schedule skews them.
+const CLOCK_SAMPLE_NS: u64 = 500 * MS;
+/// How many events pass between two looks at whether somebody wants to stop.
+const STOP_LOOK_EVENTS: u64 = 1 << 14;
+
+/// A cluster in one thread, in virtual time.
+#[derive(Debug)]
+pub(super) struct SimulatedWorld {
+    pub(super) names: Vec<String>,
+    pub(super) nodes: Vec<SimulatedNode>,
+    pub(super) network: Network<Parcel>,
+    pub(super) queue: Queue<Happening>,
+    pub(super) surfaced: VecDeque<Event>,
+    pub(super) now_ns: u64,
+    pub(super) faults: FaultDesk,
+    pub(super) life_draws: Vec<Draws>,
+    calls: BTreeMap<u64, usize>,
+    next_ticket: u64,
+    digest: Digest,
+    trace: Vec<TraceEvent>,
+    watch: Watch,
+    halted: bool,
+    last_words: BTreeMap<String, Vec<String>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What is left of a world when its run is over.
+#[derive(Debug)]
+pub(super) struct Remains {
+    /// What the nodes said about themselves, in the order in which they did.
+    pub(super) trace: Vec<TraceEvent>,
+    /// Hash over every event.
+    pub(super) digest: String,
+    /// Number of events.
+    pub(super) event_count: u64,
+    /// By node: the files on its disk.
+    pub(super) disks: BTreeMap<String, Vec<(String, Vec<u8>)>>,
+    /// By node: how it ended, each time that it did so by itself.
+    pub(super) last_words: BTreeMap<String, Vec<String>>,
+}
+
+impl SimulatedWorld {
+    /// A world at time zero, in which all nodes begin to start. `stop` ends it from outside.
+    pub(super) fn new(
+        seed: u64,
+        options: &RunOptions,
+        bug: Option<Bug>,
+        skews_clocks: bool,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let node_count = options.nodes as usize;
+        let nodes: Vec<SimulatedNode> = (0..node_count)
+            .map(|position| SimulatedNode::new(seed, position, options, bug))
+            .collect();
+        let life = |position| Draws::new(seed, "simulation/life", position as u64);
+        let mut world = Self {
+            names: nodes.iter().map(|node| node.name.clone()).collect(),
+            nodes,
+            network: Network::new(seed, node_count, NetworkProfile::of_seed(seed)),
+            queue: Queue::new(),
+            surfaced: VecDeque::new(),
+            now_ns: 0,
+            faults: FaultDesk::default(),
+            life_draws: (0..node_count).map(life).collect(),
+            calls: BTreeMap::new(),
+            next_ticket: 0,
+            digest: Digest::default(),
+            trace: Vec::new(),
+            watch: Watch::new(options.nodes),
+            halted: false,
+            last_words: BTreeMap::new(),
+            stop,
+        };
+        for node in 0..node_count {
+            world.begin_start(node);
+        }
+        if skews_clocks {
+            world.queue.push(CLOCK_SAMPLE_NS, Happening::SampleClocks);
+        }
+        world
+    }
+
+    /// Ends the world and tells what is left of it.
+    pub(super) fn into_remains(self) -> Remains {
+        let nodes = self.nodes.iter();
+        let disks = nodes.map(|node| (node.name.clone(), node.disk.files()));
+        Remains {
+            disks: disks.collect(),
+            trace: self.trace,
+            digest: self.digest.text(),
+            event_count: self.digest.event_count(),
+            last_words: self.last_words,
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive { from, to, parcel } => self.arrive(from, to, parcel),
+            Happening::Ask {
+                call,
+                node,
+                request,
+            } => {
+                self.digest.event(self.now_ns, 2, node);
+                self.digest.add(call);
+                if !self.calls.contains_key(&call) {
+                    // The client has hung up; whether the request still gets through is the network's
+                    // affair, and here it does.
+                }
+                if !self.nodes[node].is_running() {
+                    let name = &self.names[node];
+                    let message = format!("{name} cannot be connected to");
+                    let answer = conversation::not_there("CONNECTION_REFUSED", message);
+                    return self.tell(node, call, answer);
+                }
+                let ticket = self.ticket(node, Asker::Client { call });
+                self.deliver(node, Arrival::Client { ticket, request });
+            }
+            Happening::Tell { call, answer } => {
+                if self.calls.remove(&call).is_some() {
+                    self.digest.event(self.now_ns, 3, 0);
+                    self.digest.add(call);
+                    self.surfaced.push_back(Event::Answer { call, answer });
+                }
+            }
+            Happening::GiveUp { call } => {
+                if let Some(node) = self.calls.remove(&call) {
+                    self.digest.event(self.now_ns, 4, node);
+                    let message = format!("no answer from {} in time", self.names[node]);
+                    let answer = conversation::unknown("timeout", message);
+                    self.surfaced.push_back(Event::Answer { call, answer });
+                }
+            }
+            Happening::Wake { node } => self.wake(node),
+            Happening::Release { node } => {
+                if self.nodes[node].release_at_ns == self.now_ns {
+                    self.release(node);
+                }
+            }
+            Happening::Expire { node } => self.expire(node),
+            Happening::Start { node } => self.finish_start(node),
+            Happening::SampleClocks => self.sample_clocks(),
+            Happening::LookAtFaults => self.look_at_faults(),
+        }
+    }
+
+    /// A message has come to the end of its link.
+    fn arrive(&mut self, from: usize, to: usize, parcel: Parcel) {
+        if self.network.is_cut(from, to) {
+            let size_bytes = parcel.size_bytes();
+            return self.network.hold(from, to, parcel, size_bytes);
+        }
+        self.digest.event(self.now_ns, 1, from << 8 | to);
+        parcel.describe(&mut self.digest);
+        let Parcel {
+            incarnation,
+            correlation,
+            content,
+        } = parcel;
+        let answer = match content {
+            Content::Request(request) if self.nodes[to].is_running() => {
+                let asker = Asker::Peer {
+                    node: from,
+                    incarnation,
+                    correlation,
+                };
+                let ticket = self.ticket(to, asker);
+                return self.deliver(to, Arrival::PeerRequest { ticket, request });
+            }
+            Content::Request(_) => {
+                let parcel = Parcel {
+                    incarnation,
+                    correlation,
+                    content: Content::Failed,
+                };
+                return self.send(to, from, parcel);
+            }
+            Content::Response(response) => PeerAnswer::Response(response),
+            Content::Failed => PeerAnswer::Failed,
+        };
+        let asker = &mut self.nodes[to];
+        let asked = asker.is_running() && asker.incarnation == incarnation;
+        if asked && asker.waiting.remove(&correlation).is_some() {
+            let peer = node::ids::NodeId(from as i32 + 1);
+            self.deliver(
+                to,
+                Arrival::PeerAnswer {
+                    peer,
+                    correlation,
+                    answer,
+                },
+            );
+        }
+    }
+
+    fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.nodes[node].askers.insert(ticket, asker);
+        ticket
+    }
+
+    /// Puts something into a node's inbox; a free node works on it at once.
+    pub(super) fn deliver(&mut self, node: usize, arrival: Arrival) {
+        self.nodes[node].inbox.push(arrival);
+        if self.nodes[node].is_free(self.now_ns) {
+            self.work(node);
+        } else {
+            self.plan_wake(node);
+        }
+    }
+
+    fn work(&mut self, node: usize) {
+        self.nodes[node].work(self.now_ns);
+        self.release(node);
+    }
+
+    fn wake(&mut self, node: usize) {
+        if self.nodes[node].wake_at_ns != self.now_ns {
+            return;
+        }
+        self.nodes[node].wake_at_ns = super::simulated_node::NEVER_NS;
+        if self.nodes[node].is_free(self.now_ns)
+            && self.nodes[node].due_ns(self.now_ns) <= self.now_ns
+        {
+            self.digest.event(self.now_ns, 5, node);
+            self.work(node);
+        } else {
+            self.plan_wake(node);
+        }
+    }
+
+    /// Makes sure that a node works when it must. Waking too early costs little, so an earlier plan stays.
+    pub(super) fn plan_wake(&mut self, node: usize) {
+        let due_ns = self.nodes[node].due_ns(self.now_ns);
+        if due_ns < self.nodes[node].wake_at_ns {
+            self.nodes[node].wake_at_ns = due_ns;
+            self.queue.push(due_ns, Happening::Wake { node });
+        }
+    }
+
+    /// Lets leave what is due; a stopped node keeps everything.
+    pub(super) fn release(&mut self, node: usize) {
+        use super::simulated_node::{NEVER_NS, Output};
+        self.nodes[node].release_at_ns = NEVER_NS;
+        if self.nodes[node].paused_since_ns.is_some() {
+            return;
+        }
+        while !self.halted {
+            let Some((due_ns, _)) = self.nodes[node].outputs.front() else {
+                return self.plan_wake(node);
+            };
+            if *due_ns > self.now_ns {
+                let due_ns = *due_ns;
+                self.nodes[node].release_at_ns = due_ns;
+                return self.queue.push(due_ns, Happening::Release { node });
+            }
+            match self.nodes[node].outputs.pop_front() {
+                Some((_, Output::Depart(departure))) => self.depart(node, departure),
+                Some((_, Output::Trace(traced))) => self.record(node, &traced),
+                Some((_, Output::Crash(description))) => return self.crash(node, description),
+                None => {}
+            }
+        }
+    }
+
+    fn record(&mut self, position: usize, traced: &node::trace::Traced) {
+        let node = &mut self.nodes[position];
+        let event = TraceEvent {
+            time: self.now_ns,
+            node: node.name.clone(),
+            incarnation: node.incarnation,
+            seq: node.next_seq,
+            epoch: traced.epoch.0,
+            detail: tracing::detail(&traced.event),
+        };
+        node.next_seq += 1;
+        self.digest.event(self.now_ns, 6, position);
+        self.digest.add(event.epoch as u64);
+        tracing::describe(&event.detail, &mut self.digest);
+        if let Some(violated) = self.watch.observe(&event) {
+            self.halt(format!("{violated} was violated"));
+        }
+        self.trace.push(event);
+    }
+
+    /// Nothing happens any more.
+    fn halt(&mut self, reason: String) {
+        if !self.halted {
+            self.halted = true;
+            self.surfaced.push_back(Event::Halted { reason });
+        }
+    }
+
+    /// A node ends by itself. Whatever its process held in memory is gone with it.
+    fn crash(&mut self, node: usize, description: String) {
+        self.power_off(node);
+        let name = self.names[node].clone();
+        let words = self.last_words.entry(name.clone()).or_default();
+        words.push(format!("{:.3} s: {description}", self.now_ns as f64 / 1e9));
+        self.digest.event(self.now_ns, 7, node);
+        self.surfaced.push_back(Event::NodeCrashed {
+            node: name,
+            description,
+            signal: None,
+        });
+        self.look_at_faults();
+    }
+
+    /// Ends a node as a power cut does. Returns how many bytes its disk lost.
+    pub(super) fn power_off(&mut self, node: usize) -> u64 {
+        self.digest.event(self.now_ns, 8, node);
+        let incarnation = u64::from(self.nodes[node].incarnation);
+        let draws = self.life_draws[node].of(1_000_000 + incarnation);
+        let lost_bytes = self.nodes[node].disk.cut_power(self.now_ns, draws);
+        for asker in self.nodes[node].die() {
+            match asker {
+                Asker::Peer {
+                    node: peer,
+                    incarnation,
+                    correlation,
+                } => {
+                    let parcel = Parcel {
+                        incarnation,
+                        correlation,
+                        content: Content::Failed,
+                    };
+                    self.send(node, peer, parcel);
+                }
+                Asker::Client { call } => {
+                    let name = &self.names[node];
+                    let message = format!("the connection to {name} broke before it answered");
+                    let answer = conversation::unknown("connection-lost", message);
+                    self.tell(node, call, answer);
+                }
+            }
+        }
+        lost_bytes
+    }
+
+    /// Begins to start a node that is down.
+    pub(super) fn begin_start(&mut self, node: usize) {
+        let incarnation = u64::from(self.nodes[node].incarnation);
+        let delay_ns = 5 * MS + self.life_draws[node].below(incarnation, 60 * MS);
+        let start_at_ns = self.now_ns + delay_ns;
+        self.nodes[node].life = Life::Starting;
+        self.nodes[node].start_at_ns = start_at_ns;
+        self.queue.push(start_at_ns, Happening::Start { node });
+    }
+
+    fn finish_start(&mut self, node: usize) {
+        let starting = matches!(self.nodes[node].life, Life::Starting);
+        if !starting || self.nodes[node].start_at_ns != self.now_ns {
+            return;
+        }
+        self.digest.event(self.now_ns, 9, node);
+        if let Err(problem) = self.nodes[node].start(self.now_ns) {
+            let name = self.names[node].clone();
+            let words = self.last_words.entry(name).or_default();
+            words.push(format!("{:.3} s: {problem}", self.now_ns as f64 / 1e9));
+            self.faults.start_failed(node, problem);
+        }
+        self.release(node);
+        self.look_at_faults();
+    }
+
+    fn sample_clocks(&mut self) {
+        let mut offsets_ms = Map::new();
+        for node in self.nodes.iter().filter(|node| node.is_reachable()) {
+            let skew_ms = node.clock.skew_ns(self.now_ns) as f64 / 1e6;
+            offsets_ms.insert(node.name.clone(), json!(skew_ms));
+        }
+        self.surfaced.push_back(Event::ClockOffsets { offsets_ms });
+        let next_ns = self.now_ns + CLOCK_SAMPLE_NS;
+        self.queue.push(next_ns, Happening::SampleClocks);
+    }
+
+    /// An answer is on its way to a client.
+    pub(super) fn tell(&mut self, node: usize, call: u64, answer: Answer) {
+        let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
+        self.queue
+            .push(arrives_ns, Happening::Tell { call, answer });
+    }
+}
+
+impl World for SimulatedWorld {
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn nodes(&self) -> &[String] {
+        &self.names
+    }
+
+    fn call(&mut self, call: Call) {
+        let position = self.names.iter().position(|name| *name == call.node);
+        let Some(node) = position.filter(|node| self.nodes[*node].is_running()) else {
+            let message = format!("{} does not run", call.node);
+            let answer = conversation::not_there("NODE_DOWN", message);
+            let call = call.id;
+            return self.surfaced.push_back(Event::Answer { call, answer });
+        };
+        self.calls.insert(call.id, node);
+        let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
+        let request = conversation::request(&call.request);
+        let ask = Happening::Ask {
+            call: call.id,
+            node,
+            request,
+        };
+        self.queue.push(arrives_ns, ask);
+        let give_up_ns = call.deadline_ns.max(self.now_ns);
+        self.queue
+            .push(give_up_ns, Happening::GiveUp { call: call.id });
+    }
+
+    fn start_fault(&mut self, id: u64, action: Action) {
+        self.digest.event(self.now_ns, 10, id as usize);
+        self.apply_fault(id, action);
+    }
+
+    fn heal_fault(&mut self, id: u64) {
+        self.digest.event(self.now_ns, 11, id as usize);
+        self.take_back_fault(id);
+    }
+
+    fn restore(&mut self) {
+        self.digest.event(self.now_ns, 12, 0);
+        self.put_in_order();
+    }
+
+    fn next_event(&mut self, deadline_ns: u64) -> Event {
+        loop {
+            if let Some(event) = self.surfaced.pop_front() {
+                return event;
+            }
+            match self.queue.next_time_ns() {
+                Some(time_ns) if time_ns <= deadline_ns => {}
+                _ => {
+                    self.now_ns = self.now_ns.max(deadline_ns);
+                    return Event::Deadline;
+                }
+            }
+            if let Some((time_ns, happening)) = self.queue.pop() {
+                self.now_ns = self.now_ns.max(time_ns);
+                self.happen(happening);
+            }
+            if self.digest.event_count().is_multiple_of(STOP_LOOK_EVENTS)
+                && self.stop.load(Ordering::Relaxed)
+            {
+                self.halt("somebody stopped it".into());
+            }
+        }
+    }
+}

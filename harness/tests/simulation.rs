@@ -1,0 +1,164 @@
+//! Owns the checks of the simulation as users meet it: `sim`, `replay` and `shrink` of the real executable.
+//! Never compares less than the digest over all events where runs must be the same.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod kit;
+
+use kit::{Lab, document};
+use serde_json::Value;
+
+fn line(text: &str) -> Value {
+    serde_json::from_str(text.trim()).unwrap()
+}
+
+/// Digests of the stored runs, by seed.
+fn digests(lab: &Lab) -> Vec<(u64, String)> {
+    let mut digests: Vec<_> = std::fs::read_dir(lab.runs())
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_type().unwrap().is_dir())
+        .map(|entry| {
+            let manifest = document(&entry.path().join("manifest.json"));
+            assert_eq!(manifest["world"], "simulation");
+            let digest = manifest["simulation"]["digest"].as_str().unwrap();
+            (manifest["seed"].as_u64().unwrap(), digest.to_owned())
+        })
+        .collect();
+    digests.sort();
+    digests
+}
+
+#[test]
+fn every_event_of_a_seed_comes_back_alone_and_beside_others() {
+    let arguments = "sim --nemesis all --time 12 --interval 2 --keep --json";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let together = Lab::new();
+    let outcome = together.harness(&[&arguments[..], &["--seeds", "5..8", "--jobs", "4"]].concat());
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    let summary = line(&outcome.stdout);
+    assert_eq!(summary["done_count"], 4, "{summary}");
+    assert!(
+        summary["event_count"].as_u64().unwrap() > 50_000,
+        "{summary}"
+    );
+    let digests_together = digests(&together);
+    assert_eq!(digests_together.len(), 4);
+    let different: std::collections::BTreeSet<_> =
+        digests_together.iter().map(|(_, digest)| digest).collect();
+    assert_eq!(different.len(), 4, "seeds differ");
+
+    let alone = Lab::new();
+    let outcome = alone.harness(&[&arguments[..], &["--seed", "7"]].concat());
+    assert_eq!(outcome.code, 0, "{}", outcome.stdout);
+    assert_eq!(digests(&alone), digests_together[2..3]);
+
+    let replayed = alone.harness(&["replay", "latest", "--json", "--times", "2"]);
+    assert_eq!(replayed.code, 0, "{}{}", replayed.stdout, replayed.stderr);
+    let lines: Vec<Value> = replayed.stdout.lines().map(line).collect();
+    assert_eq!(lines.len(), 2);
+    for told in lines {
+        assert_eq!(told["same"], true, "{told}");
+        assert_eq!(told["digest"], digests_together[2].1.as_str());
+    }
+}
+
+#[test]
+fn a_replay_that_differs_says_so() {
+    let lab = Lab::new();
+    lab.harness(&[
+        "sim",
+        "--nemesis",
+        "none",
+        "--time",
+        "3",
+        "--seed",
+        "1",
+        "--keep",
+        "--quiet",
+    ]);
+    let path = lab.latest().join("manifest.json");
+    let mut manifest = document(&path);
+    manifest["options"]["rate_per_second"] = 190.into();
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    let replayed = lab.harness(&["replay", "latest"]);
+    assert_eq!(replayed.code, 2, "{}", replayed.stdout);
+    assert!(
+        replayed.stdout.contains("NOT the same"),
+        "{}",
+        replayed.stdout
+    );
+}
+
+#[test]
+fn a_seeded_bug_is_found_replayed_and_shrunk() {
+    let lab = Lab::new();
+    let arguments =
+        "sim --nemesis all --bug ack-on-append --time 6 --seeds 1..20 --fail-fast --json";
+    let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
+    let summary = line(&outcome.stdout);
+    let group = &summary["groups"][0];
+    assert_eq!(
+        group["failures"],
+        serde_json::json!(["linearizable"]),
+        "{summary}"
+    );
+    let name = group["runs"][0].as_str().unwrap();
+    assert!(lab.runs().join(name).join("index.html").is_file());
+
+    let replayed = lab.harness(&["replay", name, "--json"]);
+    assert_eq!(replayed.code, 1, "{}{}", replayed.stdout, replayed.stderr);
+    assert_eq!(line(&replayed.stdout)["same"], true, "{}", replayed.stdout);
+
+    let shrunk = lab.harness(&[
+        "shrink",
+        name,
+        "--budget",
+        "150",
+        "--time-limit",
+        "120",
+        "--json",
+    ]);
+    assert_eq!(shrunk.code, 1, "{}{}", shrunk.stdout, shrunk.stderr);
+    let told = line(&shrunk.stdout);
+    assert_eq!(
+        told["failures"],
+        serde_json::json!(["linearizable"]),
+        "{told}"
+    );
+    for measure in ["faults", "operations", "time_ms"] {
+        let size = |when: &str| told[when][measure].as_u64().unwrap();
+        assert!(size("after") < size("before"), "{measure}: {told}");
+    }
+    let again = lab.harness(&["replay", told["run"].as_str().unwrap(), "--json"]);
+    assert_eq!(line(&again.stdout)["same"], true, "{}", again.stdout);
+}
+
+#[test]
+fn what_a_simulation_cannot_do_is_refused_before_it_starts() {
+    let lab = Lab::new();
+    let cases: [(&[&str], &str); 5] = [
+        (&["sim", "--seeds", "9..3"], "above the last"),
+        (&["sim", "--seeds", "a..b"], "is not a seed"),
+        (
+            &["sim", "--node-bin", "/bin/true"],
+            "built into the harness",
+        ),
+        (&["sim", "--bug", "no-such-bug"], "unknown bug"),
+        (&["sim", "--nemesis", "earthquake"], "unknown nemesis"),
+    ];
+    for (arguments, told) in cases {
+        let outcome = lab.harness(arguments);
+        assert_eq!(outcome.code, 254, "{arguments:?}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains(told),
+            "{arguments:?}: {}",
+            outcome.stderr
+        );
+        assert!(!lab.runs().exists());
+    }
+}
