@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::entry::{Entry, MAX_SNAPSHOT_RECORD_BYTES, Summary};
 use crate::machine::Machine;
 use crate::machine::objects::json_bytes;
+use crate::machine::sessions::Session;
 
 /// What a record takes in a batch besides its bytes: its length.
 const RECORD_HEADER_BYTES: usize = 4;
@@ -130,10 +131,9 @@ impl FrozenMachine {
                     let value = Cow::Borrowed(&register.value);
                     Entry::Register { key, value }
                 });
-                match last {
-                    after @ Some(_) => Place::Registers { after },
-                    None => Place::Lists { after: None },
-                }
+                last.map_or(Place::Lists { after: None }, |key| Place::Registers {
+                    after: Some(key),
+                })
             }
             Place::Lists { after } => match following(objects.lists(), after) {
                 Some(key) => Place::InList { key, index: 0 },
@@ -154,32 +154,29 @@ impl FrozenMachine {
                     let value = *value;
                     Entry::Counter { key, value }
                 });
-                match last {
-                    after @ Some(_) => Place::Counters { after },
-                    None => Place::Sessions { after: None },
-                }
+                last.map_or(Place::Sessions { after: None }, |key| Place::Counters {
+                    after: Some(key),
+                })
             }
             Place::Sessions { after } => {
-                let last = run(
-                    machine.sessions.by_client(),
-                    after,
-                    ready,
-                    |client, session| Entry::Session {
-                        client,
-                        last_request: session.told.last_request,
-                        fingerprint: session.told.fingerprint,
-                        offset: session.told.applied.offset,
-                        used: session.used,
-                        outcome: Cow::Borrowed(&session.told.applied.outcome),
-                    },
-                );
-                match last {
-                    after @ Some(_) => Place::Sessions { after },
-                    None => Place::End,
-                }
+                let sessions = machine.sessions.by_client();
+                let last = run(sessions, after, ready, session_entry);
+                last.map_or(Place::End, |key| Place::Sessions { after: Some(key) })
             }
             Place::End => Place::End,
         };
+    }
+}
+
+fn session_entry<'a>(client: Cow<'a, str>, session: &'a Session) -> Entry<'a> {
+    let told = &*session.told;
+    Entry::Session {
+        client,
+        last_request: told.last_request,
+        fingerprint: told.fingerprint,
+        offset: told.applied.offset,
+        used: session.used,
+        outcome: Cow::Borrowed(&told.applied.outcome),
     }
 }
 
