@@ -4,6 +4,7 @@
 
 mod server_support;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -17,6 +18,26 @@ const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 /// As many connections as asked for, none of which says anything.
 fn silent(port: u16, count: usize) -> Vec<Raw> {
     (0..count).map(|_| Raw::connect(port).unwrap()).collect()
+}
+
+/// Takes every place of a node with requests whose bodies do not end.
+fn occupy(port: u16) -> Vec<Raw> {
+    let mut held = Vec::new();
+    // For longer than a connection counts as used without a request under way.
+    let mut last = Instant::now();
+    while last.elapsed() < Duration::from_millis(1500) {
+        let mut raw = Raw::connect(port).unwrap();
+        // Fails where the connection is refused.
+        let _ = raw.send(
+            "PUT /registers/b HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n\
+             content-length: 9\r\n\r\n",
+        );
+        if raw.answer().is_some_and(|answer| answer.status == 100) {
+            held.push(raw);
+            last = Instant::now();
+        }
+    }
+    held
 }
 
 async fn write(node: &Node) -> u16 {
@@ -50,38 +71,36 @@ async fn silent_connections_beyond_the_cap_make_room_for_those_that_ask() {
 async fn peers_elect_and_replicate_while_clients_use_up_all_connections() {
     let mut cluster = Cluster::start(&["--max-connections=8"]);
     cluster.write_anywhere("a", json!(1)).await;
-    let floods: Vec<_> = cluster
-        .ports
-        .iter()
-        .map(|port| silent(*port, 200))
-        .collect();
-    // Requests whose bodies do not end are under way: nobody may take their place.
-    let busy: Vec<_> = cluster
-        .ports
-        .iter()
-        .flat_map(|port| silent(*port, 40).into_iter())
-        .map(|mut raw| {
-            let head = "PUT /registers/b HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{";
-            // Fails where the connection was refused.
-            let _ = raw.send(head);
-            raw
-        })
-        .collect();
-    let leader = cluster.leader_by_log();
-    let leader = leader.expect("somebody led");
-    cluster.kill(leader);
-    // The bodies last 10 s at most, an election at most a second or two.
+    let leader = cluster.leader().await;
+    // Has no connection to anyone when it starts again.
+    let newcomer = (leader + 1) % 3;
+    cluster.kill(newcomer);
     let begun = Instant::now();
+    let occupied: Vec<_> = [leader, (leader + 2) % 3]
+        .map(|at| cluster.ports[at])
+        .map(|port| thread::spawn(move || occupy(port)))
+        .into();
+    let held: Vec<_> = occupied
+        .into_iter()
+        .map(|occupied| occupied.join().unwrap())
+        .collect();
+    assert!(held.iter().all(|held| (2..=8).contains(&held.len())));
+
+    cluster.restart(newcomer);
+    eventually("the newcomer has fetched", async || {
+        let quorum = cluster.quorum(newcomer).await?;
+        (!quorum["high_watermark"].is_null()).then_some(())
+    })
+    .await;
+    cluster.kill(leader);
     let successor = eventually("a successor", async || {
         cluster.leader_by_log().filter(|at| *at != leader)
     })
     .await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(9),
-        "{:?}",
-        begun.elapsed()
-    );
-    drop((floods, busy));
+    // Bodies may take 10 s, and places are free again afterwards.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(9), "{took:?}");
+    drop(held);
     assert_eq!(cluster.read_anywhere("a").await, json!(1));
     cluster.write_anywhere("a", json!(2)).await;
     assert_eq!(cluster.leader().await, successor);
