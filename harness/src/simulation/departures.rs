@@ -22,6 +22,7 @@ impl SimulatedWorld {
                 peer,
                 correlation,
                 request,
+                ..
             } => self.ask_peer(node, peer.0 as usize - 1, correlation, request),
             Departure::Reply { ticket, response } => {
                 let Some(Asker::Peer {

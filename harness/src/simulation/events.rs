@@ -65,11 +65,15 @@ pub(super) enum Content {
 impl Parcel {
     /// Size on the wire, approximately.
     pub(super) fn size_bytes(&self) -> u64 {
-        let Content::Response(Response::Fetch(response)) = &self.content else {
-            return ENVELOPE_BYTES;
+        let content_bytes = match &self.content {
+            Content::Response(Response::Fetch(response)) => {
+                let batches = response.batches.iter();
+                batches.map(|batch| batch.bytes().len() as u64).sum()
+            }
+            Content::Response(Response::FetchSnapshot(response)) => response.bytes.len() as u64,
+            _ => 0,
         };
-        let batches = response.batches.iter();
-        ENVELOPE_BYTES + batches.map(|batch| batch.bytes().len() as u64).sum::<u64>()
+        ENVELOPE_BYTES + content_bytes
     }
 
     /// Adds what the message says to the digest.
@@ -98,6 +102,15 @@ impl Parcel {
                 }
                 let high_watermark = fetch.high_watermark.map_or(-1, |offset| offset.0);
                 (9, fetch.leader_epoch.0, high_watermark)
+            }
+            // Rare kinds are told in full.
+            Content::Request(rare) => {
+                digest.add_text(&format!("{rare:?}"));
+                (10, 0, 0)
+            }
+            Content::Response(rare) => {
+                digest.add_text(&format!("{rare:?}"));
+                (11, 0, 0)
             }
         };
         digest.add(kind << 32 | u64::from(epoch as u32));

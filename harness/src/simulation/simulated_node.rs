@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use node::ids::NodeId;
+use node::ids::{DirectoryId, NodeId};
 use node::mutants::Bug;
-use node::node_loop::{Arrival, Departure, NodeLoop, Outbox, StartError};
+use node::node_loop::{
+    Arrival, Departure, NodeLoop, NodeOptions, Outbox, SnapshotOptions, StartError,
+};
 use node::raft::{Configuration, Correlation, Ticket, Timers};
 use node::storage::StorageOptions;
 use node::trace::{TraceEvent, Traced};
@@ -99,7 +101,7 @@ struct Settings {
     timers: Timers,
     bug: Option<Bug>,
     random_seed: u64,
-    storage: StorageOptions,
+    options: NodeOptions,
 }
 
 /// Collects what leaves a node, dated by its disk: what waited for a sync leaves after it.
@@ -125,10 +127,7 @@ impl SimulatedNode {
     pub(super) fn new(seed: u64, position: usize, options: &RunOptions, bug: Option<Bug>) -> Self {
         let id = position as i32 + 1;
         let disk_draws = Draws::new(seed, "simulation/disk", position as u64);
-        let profile = Draws::new(seed, "simulation/disk-profile", 0);
-        let slowness = [50, 100, 100, 300][profile.below(0, 4) as usize];
-        let segment_bytes = [16 << 10, 256 << 10, 64 << 20][profile.below(1, 3) as usize];
-        let cache_bytes = [4 << 10, 256 << 10, 16 << 20][profile.below(2, 3) as usize];
+        let slowness = [50, 100, 100, 300][profile(seed).below(0, 4) as usize];
         Self {
             name: format!("n{id}"),
             life: Life::Down,
@@ -151,11 +150,7 @@ impl SimulatedNode {
                 timers: timers(&options.timers),
                 bug,
                 random_seed: Stream::new(seed, "node").draw(id as u64, 0),
-                storage: StorageOptions {
-                    segment_bytes,
-                    cache_bytes,
-                    ..StorageOptions::default()
-                },
+                options: node_options(seed, position),
             },
             busy_until_ns: 0,
             last_round_ns: 0,
@@ -238,22 +233,25 @@ impl SimulatedNode {
             disk: self.disk.clone(),
             outputs: &mut self.outputs,
         };
+        // A node that is started again must not repeat the election timeouts of its previous life.
+        let random_seed = self
+            .settings
+            .random_seed
+            .wrapping_add(u64::from(self.incarnation));
         let configuration = Configuration {
-            id: self.settings.id,
-            cluster_id: CLUSTER_ID.into(),
-            voters: self.settings.voters.clone(),
-            timers: self.settings.timers,
-            // A node that is started again must not repeat the election timeouts of its previous life.
-            random_seed: self
-                .settings
-                .random_seed
-                .wrapping_add(u64::from(self.incarnation)),
             bug: self.settings.bug,
+            ..Configuration::of_static_voters(
+                self.settings.id,
+                CLUSTER_ID,
+                self.settings.voters.iter().copied().collect(),
+                self.settings.timers,
+                random_seed,
+            )
         };
         let shown_ns = self.clock.shows_ns(now_ns);
-        let (disk, storage) = (self.disk.clone(), self.settings.storage);
+        let (disk, options) = (self.disk.clone(), self.settings.options);
         let outcome =
-            caught(|| NodeLoop::start(configuration, disk, storage, shown_ns, &mut outbox));
+            caught(|| NodeLoop::start(configuration, disk, options, shown_ns, &mut outbox));
         self.busy_until_ns = self.disk.time_ns();
         self.last_round_ns = now_ns;
         match outcome {
@@ -291,6 +289,31 @@ impl SimulatedNode {
         self.release_at_ns = NEVER_NS;
         self.expire_at_ns = NEVER_NS;
         std::mem::take(&mut self.askers).into_values().collect()
+    }
+}
+
+/// Sizes differ from seed to seed, so that a campaign sees segments roll, caches miss and logs shrink.
+fn profile(seed: u64) -> Draws {
+    Draws::new(seed, "simulation/disk-profile", 0)
+}
+
+fn node_options(seed: u64, position: usize) -> NodeOptions {
+    let profile = profile(seed);
+    let choose = |counter, choices: [u64; 3]| choices[profile.below(counter, 3) as usize];
+    let directory = Draws::new(seed, "simulation/directory", position as u64);
+    let directory_id = u128::from(directory.at(0)) << 64 | u128::from(directory.at(1));
+    NodeOptions {
+        storage: StorageOptions {
+            segment_bytes: choose(1, [16 << 10, 256 << 10, 64 << 20]),
+            cache_bytes: choose(2, [4 << 10, 256 << 10, 16 << 20]),
+            ..StorageOptions::default()
+        },
+        snapshots: SnapshotOptions {
+            bytes_between: choose(3, [32 << 10, 256 << 10, 20 << 20]),
+            retention_bytes: choose(4, [64 << 10, 512 << 10, 100 << 20]),
+            ..SnapshotOptions::default()
+        },
+        new_directory_id: Some(DirectoryId(directory_id)),
     }
 }
 

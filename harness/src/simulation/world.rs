@@ -131,10 +131,6 @@ impl SimulatedWorld {
             } => {
                 self.digest.event(self.now_ns, 2, node);
                 self.digest.add(call);
-                if !self.calls.contains_key(&call) {
-                    // The client has hung up; whether the request still gets through is the network's
-                    // affair, and here it does.
-                }
                 if !self.nodes[node].is_running() {
                     let name = &self.names[node];
                     let message = format!("{name} cannot be connected to");
@@ -193,7 +189,12 @@ impl SimulatedWorld {
                     correlation,
                 };
                 let ticket = self.ticket(to, asker);
-                return self.deliver(to, Arrival::PeerRequest { ticket, request });
+                let arrival = Arrival::PeerRequest {
+                    ticket,
+                    correlation: Some(correlation),
+                    request,
+                };
+                return self.deliver(to, arrival);
             }
             Content::Request(_) => {
                 let parcel = Parcel {

@@ -74,7 +74,7 @@ mod tests {
     fn nothing_is_left_of_what_does_not_matter() {
         assert_eq!(minimize(vec![1, 2, 3], |_| true), Vec::<i32>::new());
         assert_eq!(minimize(vec![1, 2, 3], |_| false), [1, 2, 3]);
-        assert_eq!(minimize(Vec::<i32>::new(), |_| true), []);
+        assert!(minimize(Vec::<i32>::new(), |_| true).is_empty());
     }
 
     #[test]
