@@ -13,7 +13,7 @@ use serde_json::json;
 const PROPERTIES: [&str; 8] = ["I1", "I2", "I3", "I5", "I6", "K2", "K3", "K6"];
 
 fn judge(trace: &[TraceEvent]) -> CheckerResult {
-    check(trace, &[], 3)
+    check(trace, &[], 3, false)
 }
 
 /// Numbers the events of every incarnation anew after some were added or removed.
@@ -100,7 +100,7 @@ fn a_success_served_by_another_than_the_leader_is_flagged() {
         "value": 1, "node": "n9", "epoch": epoch,
     }))
     .unwrap();
-    let result = check(&trace, &[operation], 3);
+    let result = check(&trace, &[operation], 3, false);
     let property = &result.properties["I1"];
     assert_eq!(property.valid, Validity::Invalid);
     assert!(property.summary.contains("process 3"), "{property:?}");
@@ -288,14 +288,14 @@ fn a_node_that_serves_after_its_trace_ends_has_lost_evidence() {
             })
             .collect()
     };
-    let late = check(&trace, &lines(end.unwrap() + 1), 3);
+    let late = check(&trace, &lines(end.unwrap() + 1), 3, false);
     assert_eq!(late.valid, Validity::Unknown, "{}", late.summary);
     assert!(
         late.summary.contains("the trace of n1 ends"),
         "{}",
         late.summary
     );
-    let before = check(&trace, &lines(end.unwrap() - 1), 3);
+    let before = check(&trace, &lines(end.unwrap() - 1), 3, false);
     assert!(
         !before.summary.contains("the trace of n1 ends"),
         "{}",
