@@ -162,3 +162,59 @@ fn what_a_simulation_cannot_do_is_refused_before_it_starts() {
         assert!(!lab.runs().exists());
     }
 }
+
+#[test]
+fn a_run_ends_at_the_event_that_violates_an_invariant() {
+    let lab = Lab::new();
+    let arguments = "sim --nemesis all --bug hwm-epoch-start-off-by-one --time 6 --seed 3 --quiet";
+    let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
+    assert!(
+        outcome.stdout.contains("epoch-history/I6"),
+        "{}",
+        outcome.stdout
+    );
+    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let last = line(history.lines().last().unwrap());
+    assert_eq!(last["f"], "halted", "{last}");
+    assert_eq!(last["value"]["reason"], "I6 was violated", "{last}");
+    let analyzed = lab.harness(&["analyze", "latest", "--json"]);
+    assert_eq!(
+        analyzed.code, 1,
+        "the folder tells the same: {}",
+        analyzed.stdout
+    );
+    assert!(
+        analyzed.stdout.contains("epoch-history/I6"),
+        "{}",
+        analyzed.stdout
+    );
+}
+
+#[test]
+fn an_assertion_that_fails_ends_the_node_and_not_the_simulation() {
+    let lab = Lab::new();
+    let arguments =
+        "sim --nemesis all --bug hwm-before-truncate --time 15 --seeds 1..40 --fail-fast --json";
+    let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
+    assert_eq!(
+        outcome.stderr, "",
+        "a node's panic is evidence, not an error message"
+    );
+    let summary = line(&outcome.stdout);
+    let group = &summary["groups"][0];
+    assert_eq!(
+        group["failures"],
+        serde_json::json!(["node-logs"]),
+        "{summary}"
+    );
+    assert!(
+        group["summary"].as_str().unwrap().contains("panicked at"),
+        "{summary}"
+    );
+    let run = lab.runs().join(group["runs"][0].as_str().unwrap());
+    let nodes = std::fs::read_dir(run.join("nodes")).unwrap().flatten();
+    let logs = nodes.map(|node| std::fs::read_to_string(node.path().join("node.log")).unwrap());
+    assert!(logs.filter(|log| log.contains("panicked at")).count() >= 1);
+}

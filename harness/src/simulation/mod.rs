@@ -20,6 +20,9 @@ mod simulated_node;
 mod tracing;
 mod world;
 
+#[cfg(test)]
+mod tests;
+
 pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub use session::{SessionPlan, Simulated, simulate};

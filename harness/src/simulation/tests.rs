@@ -1,0 +1,308 @@
+//! Owns the checks of the simulated world through the same trait that a run uses.
+//! Never waits for wall-clock time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nemesis::action::{Action, ClockSetting};
+use results::manifest::RunOptions;
+use results::schedule::FaultOutcome;
+use serde_json::json;
+
+use super::world::SimulatedWorld;
+use crate::execution::TIMERS;
+use crate::world::{Answer, Call, Event, FaultReport, HealReport, Request, World};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn options(nodes: u32) -> RunOptions {
+    RunOptions {
+        workload: "register".into(),
+        nemesis: Vec::new(),
+        nodes,
+        concurrency: 1,
+        rate_per_second: 1,
+        time_ms: 1,
+        interval_ms: 1,
+        operation_timeout_ms: 1,
+        recovery_timeout_ms: 1,
+        bug: None,
+        timers: TIMERS,
+        left_out_operations: Vec::new(),
+    }
+}
+
+/// A world with what a test asks of it.
+struct Bench {
+    world: SimulatedWorld,
+    next_call: u64,
+}
+
+impl Bench {
+    /// Three nodes that had two seconds to elect a leader.
+    fn new(seed: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let world = SimulatedWorld::new(seed, &options(3), None, true, stop);
+        let mut bench = Self {
+            world,
+            next_call: 0,
+        };
+        bench.pass(2 * SECOND);
+        bench
+    }
+
+    fn pass(&mut self, duration_ns: u64) -> Vec<Event> {
+        let end_ns = self.world.now_ns() + duration_ns;
+        let mut events = Vec::new();
+        loop {
+            match self.world.next_event(end_ns) {
+                Event::Deadline => return events,
+                event => events.push(event),
+            }
+        }
+    }
+
+    fn ask(&mut self, node: &str, request: Request, patience_ns: u64) -> Answer {
+        let id = self.next_call;
+        self.next_call += 1;
+        let deadline_ns = self.world.now_ns() + patience_ns;
+        self.world.call(Call {
+            id,
+            node: node.into(),
+            request,
+            deadline_ns,
+        });
+        loop {
+            match self.world.next_event(u64::MAX) {
+                Event::Answer { call, answer } if call == id => return answer,
+                Event::Deadline => panic!("every call has an answer"),
+                _ => {}
+            }
+        }
+    }
+
+    fn write(&mut self, node: &str, value: u64) -> Answer {
+        let (key, value) = ("k".into(), json!(value));
+        self.ask(node, Request::Write { key, value }, SECOND / 2)
+    }
+
+    fn leader(&mut self) -> String {
+        for _ in 0..50 {
+            for node in ["n1", "n2", "n3"] {
+                if matches!(self.write(node, 1), Answer::Done { .. }) {
+                    return node.into();
+                }
+            }
+            self.pass(SECOND / 10);
+        }
+        panic!("no node leads");
+    }
+
+    fn start(&mut self, id: u64, action: Action) -> FaultReport {
+        self.world.start_fault(id, action);
+        loop {
+            match self.world.next_event(u64::MAX) {
+                Event::FaultStarted {
+                    id: started,
+                    report,
+                } if started == id => return report,
+                Event::Deadline => panic!("every fault is reported"),
+                _ => {}
+            }
+        }
+    }
+
+    fn heal(&mut self, id: u64) -> HealReport {
+        self.world.heal_fault(id);
+        loop {
+            match self.world.next_event(u64::MAX) {
+                Event::FaultHealed { id: healed, report } if healed == id => return report,
+                Event::Deadline => panic!("every healing is reported"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn others(node: &str) -> Vec<String> {
+    let all = ["n1", "n2", "n3"].into_iter();
+    all.filter(|other| *other != node).map(Into::into).collect()
+}
+
+#[test]
+fn a_cluster_elects_a_leader_and_reads_what_was_written() {
+    let mut bench = Bench::new(1);
+    let leader = bench.leader();
+    assert!(matches!(bench.write(&leader, 7), Answer::Done { .. }));
+    let read = bench.ask(&leader, Request::Read { key: "k".into() }, SECOND);
+    assert!(
+        matches!(&read, Answer::Done { value, .. } if *value == json!(7)),
+        "{read:?}"
+    );
+    let follower = &others(&leader)[0];
+    let refused = bench.write(follower, 8);
+    assert!(
+        matches!(&refused, Answer::Refused { leader: Some(named), .. } if *named == leader),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut_of_all_nodes() {
+    for seed in 0..20 {
+        let mut bench = Bench::new(seed);
+        let leader = bench.leader();
+        assert!(matches!(bench.write(&leader, 7), Answer::Done { .. }));
+        let nodes: Vec<String> = ["n1", "n2", "n3"].map(Into::into).into();
+        let report = bench.start(1, Action::Kill { nodes });
+        assert_eq!(report.outcome, FaultOutcome::Installed);
+        assert_eq!(report.effect["killed_count"], 3);
+        let down = bench.write(&leader, 8);
+        assert!(
+            matches!(&down, Answer::Refused { code, .. } if code == "NODE_DOWN"),
+            "{down:?}"
+        );
+        bench.pass(SECOND);
+        let healed = bench.heal(1);
+        assert_eq!(healed.problem, None);
+        assert!(healed.effect["down_ms"].as_u64() >= Some(1_000));
+        let mut read = bench.ask("n1", Request::Read { key: "k".into() }, SECOND);
+        for node in ["n2", "n3", "n1"].repeat(20) {
+            if matches!(read, Answer::Done { .. }) {
+                break;
+            }
+            bench.pass(SECOND / 10);
+            read = bench.ask(node, Request::Read { key: "k".into() }, SECOND);
+        }
+        assert!(
+            matches!(&read, Answer::Done { value, .. } if *value == json!(7)),
+            "seed {seed}: {read:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_leader_answers_nobody_until_it_goes_on() {
+    let mut bench = Bench::new(2);
+    let leader = bench.leader();
+    let nodes = vec![leader.clone()];
+    let report = bench.start(
+        1,
+        Action::Pause {
+            nodes: nodes.clone(),
+        },
+    );
+    assert_eq!(report.effect["stopped_count"], 1);
+    let again = bench.start(2, Action::Pause { nodes });
+    assert_eq!(again.outcome, FaultOutcome::Skipped);
+    let silent = bench.write(&leader, 9);
+    assert!(
+        matches!(&silent, Answer::Unknown { code, .. } if code == "timeout"),
+        "{silent:?}"
+    );
+    let healed = bench.heal(1);
+    assert_eq!(healed.effect["stopped_ms"].as_u64(), Some(500));
+    bench.leader();
+}
+
+#[test]
+fn a_cut_holds_messages_and_says_how_many() {
+    let mut bench = Bench::new(3);
+    let leader = bench.leader();
+    let pairs = |from: &str| others(from).into_iter().map(|to| (from.to_owned(), to));
+    let mut links: Vec<(String, String)> = pairs(&leader).collect();
+    links.extend(pairs(&leader).map(|(from, to)| (to, from)));
+    let report = bench.start(1, Action::Cut { links });
+    assert_eq!(report.outcome, FaultOutcome::Installed);
+    let lonely = bench.write(&leader, 9);
+    assert!(matches!(lonely, Answer::Unknown { .. }), "{lonely:?}");
+    bench.pass(3 * SECOND);
+    let elected = others(&leader)
+        .iter()
+        .any(|node| matches!(bench.write(node, 10), Answer::Done { .. }));
+    assert!(elected, "the others go on without the one that is cut off");
+    let healed = bench.heal(1);
+    assert!(healed.effect["messages_held"].as_u64() > Some(3));
+    assert!(healed.effect["bytes_held"].as_u64() > Some(500));
+    assert_eq!(healed.effect["links_affected"], 4);
+}
+
+#[test]
+fn skewed_clocks_show_and_are_set_right() {
+    let mut bench = Bench::new(4);
+    let clocks = vec![ClockSetting {
+        node: "n2".into(),
+        offset_ms: -700,
+        rate: 1.5,
+    }];
+    let report = bench.start(1, Action::SkewClocks { clocks });
+    assert_eq!(report.effect["n2_skew_ms"], -700.0);
+    let sampled = |events: Vec<Event>| {
+        let offset = |event| match event {
+            Event::ClockOffsets { offsets_ms } => offsets_ms["n2"].as_f64(),
+            _ => None,
+        };
+        events.into_iter().filter_map(offset).next_back()
+    };
+    let drifted = sampled(bench.pass(2 * SECOND));
+    assert!(drifted > Some(-100.0), "{drifted:?}");
+    let healed = bench.heal(1);
+    assert!(healed.effect["n2_skew_at_end_ms"].as_f64() > Some(250.0));
+    assert_eq!(sampled(bench.pass(SECOND)), Some(0.0));
+}
+
+#[test]
+fn a_clock_of_a_stopped_node_is_skewed_once_it_goes_on() {
+    let mut bench = Bench::new(5);
+    let nodes = vec!["n2".into()];
+    bench.start(1, Action::Pause { nodes });
+    let clocks = vec![ClockSetting {
+        node: "n2".into(),
+        offset_ms: 50,
+        rate: 1.0,
+    }];
+    bench.world.start_fault(2, Action::SkewClocks { clocks });
+    let started = |events: &[Event]| {
+        let started = |event: &Event| matches!(event, Event::FaultStarted { id: 2, .. });
+        events.iter().any(started)
+    };
+    assert!(!started(&bench.pass(SECOND)));
+    bench.world.heal_fault(1);
+    assert!(started(&bench.pass(1_000_000)));
+}
+
+#[test]
+fn restoring_revives_resumes_and_sets_clocks_right() {
+    let mut bench = Bench::new(6);
+    bench.start(
+        1,
+        Action::Kill {
+            nodes: vec!["n1".into()],
+        },
+    );
+    bench.start(
+        2,
+        Action::Pause {
+            nodes: vec!["n2".into()],
+        },
+    );
+    bench.world.restore();
+    let problems = loop {
+        match bench.world.next_event(u64::MAX) {
+            Event::Restored { problems } => break problems,
+            Event::Deadline => panic!("restoring is reported"),
+            _ => {}
+        }
+    };
+    assert_eq!(problems, Vec::<String>::new());
+    for node in ["n1", "n2", "n3"] {
+        let answer = bench.write(node, 1);
+        assert!(
+            matches!(
+                answer,
+                Answer::Done { .. } | Answer::Refused { leader: _, .. }
+            ),
+            "{node}: {answer:?}"
+        );
+    }
+}
