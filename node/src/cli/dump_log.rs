@@ -11,7 +11,7 @@ use clap::Args;
 use super::{EXIT_ENVIRONMENT, EXIT_STOPPED, fail};
 use crate::batch::Batch;
 use crate::ids::Offset;
-use crate::storage::dump::{Dump, Item, segment_base_offset};
+use crate::storage::dump::{Dump, Item, LOG_START_FILE, decode_log_start, segment_base_offset};
 
 #[derive(Debug, Args)]
 pub(super) struct DumpLogArguments {
@@ -30,6 +30,8 @@ enum DumpError {
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} has no log: there is no file NUMBER.log with 20 digits in it", .0.display())]
     NoLog(PathBuf),
+    #[error("cannot tell from {} where the log starts: {reason}", path.display())]
+    LogStart { path: PathBuf, reason: String },
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -53,7 +55,14 @@ fn dump(data: &Path, with_records: bool, output: &mut impl Write) -> Result<usiz
     if segments.is_empty() {
         return Err(DumpError::NoLog(data.into()));
     }
-    let mut dump = Dump::default();
+    let log_start = log_start(data)?;
+    if log_start > Offset(0) {
+        writeln!(
+            output,
+            "log start: {log_start}; what is before is only in the snapshot that ends there"
+        )?;
+    }
+    let mut dump = Dump::of_log_starting_at(log_start);
     let mut damage_count = 0;
     for (at, (base_offset, path, _)) in segments.iter().enumerate() {
         let bytes = fs::read(path).map_err(unreadable(path))?;
@@ -75,6 +84,21 @@ fn dump(data: &Path, with_records: bool, output: &mut impl Write) -> Result<usiz
         writeln!(output, "damaged places: {damage_count}")?;
     }
     Ok(damage_count)
+}
+
+/// Where the log starts; 0 for one that is whole.
+fn log_start(data: &Path) -> Result<Offset, DumpError> {
+    let path = data.join(LOG_START_FILE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Offset(0)),
+        Err(error) => return Err(unreadable(&path)(error)),
+    };
+    let snapshot = decode_log_start(&bytes).map_err(|error| DumpError::LogStart {
+        path,
+        reason: error.to_string(),
+    })?;
+    Ok(snapshot.end_offset)
 }
 
 /// The segments by base offset, with their lengths in bytes.
@@ -192,8 +216,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Epoch, NodeId};
-    use crate::storage::{DirectoryDisk, Identity, Storage, StorageOptions};
+    use crate::ids::{Epoch, NodeId, SnapshotId};
+    use crate::storage::{DirectoryDisk, Identity, SnapshotHeader, Storage, StorageOptions};
 
     /// Three segments with two batches each, and a seal at the end.
     fn written(data: &Path) -> Vec<(Offset, PathBuf, u64)> {
@@ -254,6 +278,31 @@ mod tests {
         let (_, plain) = dumped(directory.path(), false);
         assert_eq!(count(&plain, "payload"), 0);
         assert_eq!(segments(directory.path()).unwrap(), before);
+    }
+
+    #[test]
+    fn a_log_that_lost_its_beginning_to_a_snapshot_is_not_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        written(directory.path());
+        let identity = Identity {
+            cluster_id: "test".into(),
+            node_id: NodeId(1),
+        };
+        let disk = DirectoryDisk::open(directory.path()).unwrap();
+        let (mut storage, _) = Storage::open(disk, &identity, StorageOptions::default()).unwrap();
+        let id = SnapshotId {
+            end_offset: Offset(8),
+            epoch: Epoch(3),
+        };
+        let header = SnapshotHeader::default();
+        let writer = storage.begin_snapshot(id, header).unwrap().unwrap();
+        storage.freeze_snapshot(writer).unwrap();
+        storage.advance_log_start(id.end_offset).unwrap();
+        drop(storage);
+        let (damage_count, text) = dumped(directory.path(), false);
+        assert_eq!(damage_count, 0, "{text}");
+        assert!(text.starts_with("log start: 8;"), "{text}");
+        assert!(count(&text, "isvalid: true") >= 2, "{text}");
     }
 
     /// Whatever byte is damaged, everything else is still shown, and the damage is named.
