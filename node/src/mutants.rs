@@ -27,6 +27,9 @@ pub enum Bug {
     /// The high watermark may rise over records of earlier epochs before the leader's own
     /// LeaderChange record is on a majority (the Figure 8 mistake of the Raft paper; KAFKA-12619).
     HighWatermarkAnyEpoch,
+    /// A leader that is no voter counts itself among the voters' logs, while the majority is that of the
+    /// set without it (KAFKA-16530).
+    HighWatermarkCountsNonvoterLeader,
     /// A write is acknowledged once it is in the leader's own log.
     AckOnAppend,
     /// A follower does not sync what it fetches, and fetches on as if it had (KAFKA-10533).
@@ -70,6 +73,22 @@ pub enum Bug {
     /// A fetch that waits when leadership ends is answered without checking epoch and leadership
     /// again.
     ParkedFetchNotRevalidated,
+    /// A leader changes the voters before it has committed a record of its own epoch (Ongaro, raft-dev
+    /// 2015).
+    AddVoterNoHighWatermarkCheck,
+    /// A leader changes the voters although the change before is not committed.
+    TwoPendingChanges,
+    /// A change of the voters waits outside the log until everything before it is committed, and is
+    /// overlooked there once its request has timed out (review of KAFKA-20661).
+    PendingExpiresInAccumulator,
+    /// Voters are in force once they are committed instead of once they are in the log.
+    VotersOnCommit,
+    /// A leader leads on after its removal is committed.
+    RemovedLeaderStays,
+    /// A leader resigns when its removal is in its own log, before anyone else has it.
+    RemovedLeaderLeavesEarly,
+    /// A replica that is no voter by its own log refuses to vote (etcd/raft abb533c).
+    ObserverRefusesVote,
     /// When a snapshot is installed, the log behind its end stays, although it may differ from the
     /// leader's.
     SnapshotInstallKeepsLog,
@@ -138,7 +157,7 @@ const fn entry(
 
 /// All bugs, in the order in which the type lists them.
 #[rustfmt::skip]
-const TABLE: [Entry; 37] = [
+const TABLE: [Entry; 45] = [
     entry(Bug::VoteNoFsync, "B01", "vote-no-fsync", Priority::A,
         "a vote is answered before it is durable",
         "K6, then I1 and linearizable"),
@@ -157,6 +176,9 @@ const TABLE: [Entry; 37] = [
     entry(Bug::HighWatermarkAnyEpoch, "B06", "hwm-any-epoch", Priority::A,
         "a new leader commits records of earlier epochs before its own first record",
         "I2, I6, linearizable"),
+    entry(Bug::HighWatermarkCountsNonvoterLeader, "B07", "hwm-counts-nonvoter-leader", Priority::B,
+        "a leader that was removed counts itself, so one voter too few makes a majority",
+        "I6, linearizable"),
     entry(Bug::AckOnAppend, "B09", "ack-on-append", Priority::A,
         "a write is acknowledged when only the leader has it",
         "linearizable, I2"),
@@ -217,6 +239,27 @@ const TABLE: [Entry; 37] = [
     entry(Bug::ParkedFetchNotRevalidated, "B33", "parked-fetch-not-revalidated", Priority::C,
         "fetches that wait when leadership ends are answered as if it had not",
         "I3 and K2, only with append-stale-epoch-batch"),
+    entry(Bug::AddVoterNoHighWatermarkCheck, "B34", "add-voter-no-hwm-check", Priority::B,
+        "a leader changes the voters before it knows what is committed in its epoch",
+        "K1, I2, linearizable"),
+    entry(Bug::TwoPendingChanges, "B35", "two-pending-changes", Priority::A,
+        "a leader changes the voters while the change before is not committed",
+        "K1, linearizable"),
+    entry(Bug::PendingExpiresInAccumulator, "B36", "pending-expires-in-accumulator", Priority::C,
+        "a change of the voters that timed out before it entered the log is overlooked by the next",
+        "K1"),
+    entry(Bug::VotersOnCommit, "B37", "voters-on-commit", Priority::B,
+        "voters count once they are committed, not once they are in the log",
+        "I6; with two-pending-changes also K1 and linearizable"),
+    entry(Bug::RemovedLeaderStays, "B40", "removed-leader-stays", Priority::B,
+        "a leader leads on although its removal is committed",
+        "liveness, K1"),
+    entry(Bug::RemovedLeaderLeavesEarly, "B41", "removed-leader-leaves-early", Priority::B,
+        "a leader resigns before anyone else knows of its removal",
+        "liveness (the removal is lost)"),
+    entry(Bug::ObserverRefusesVote, "B43", "observer-refuses-vote", Priority::B,
+        "a replica that does not know yet that it is a voter refuses to vote",
+        "liveness"),
     entry(Bug::SnapshotInstallKeepsLog, "B50", "snapshot-install-keeps-log", Priority::B,
         "installing a snapshot leaves what the log has behind its end",
         "I3, linearizable"),

@@ -60,6 +60,15 @@ pub enum TraceEvent {
         /// Its CRC-32C.
         crc: u32,
     },
+    /// A set of voters was appended: it is in force from here on, unless a truncation removes it.
+    VotersAppended {
+        /// Offset of its record.
+        offset: Offset,
+        /// All voters, ascending.
+        voters: Vec<String>,
+        /// The `kraft.version` in force with it.
+        kraft_version: u16,
+    },
     /// Everything below `log_end` is durable.
     Flush {
         /// Log end offset.

@@ -8,68 +8,105 @@ use crate::ids::{Epoch, NodeId};
 use crate::message::{ErrorCode, Response};
 use crate::mutants::Bug;
 
+/// What an answer says of the outcome and of who leads.
+#[derive(Debug)]
+struct Claim {
+    error: ErrorCode,
+    leader: Option<NodeId>,
+    epoch: Epoch,
+    endpoint: Option<String>,
+}
+
+impl Claim {
+    fn of(response: &Response) -> Self {
+        macro_rules! claim {
+            ($response:expr) => {
+                Self {
+                    error: $response.error,
+                    leader: $response.leader_id,
+                    epoch: $response.leader_epoch,
+                    endpoint: $response.leader_endpoint.clone(),
+                }
+            };
+        }
+        match response {
+            Response::Vote(response) => claim!(response),
+            Response::BeginQuorumEpoch(response) | Response::EndQuorumEpoch(response) => {
+                claim!(response)
+            }
+            Response::Fetch(response) => claim!(response),
+            Response::FetchSnapshot(response) => claim!(response),
+            Response::DescribeQuorum(response) => claim!(response),
+            Response::AddRaftVoter(response)
+            | Response::RemoveRaftVoter(response)
+            | Response::UpdateRaftVoter(response) => claim!(response),
+            Response::ApiVersions(response) => Self {
+                error: response.error,
+                leader: None,
+                epoch: Epoch(0),
+                endpoint: None,
+            },
+        }
+    }
+}
+
 impl Replica {
     pub(super) fn on_answer(&mut self, peer: NodeId, correlation: Correlation, answer: PeerAnswer) {
         let Some(asked) = self.peers.take_asked(peer, correlation) else {
             return self.take_forgotten(peer, answer);
         };
         let PeerAnswer::Response(response) = answer else {
-            return self.peers.back_off(self.now_ns, peer);
+            self.peers.back_off(self.now_ns, peer);
+            return self.on_unanswered_probe(correlation);
         };
+        let claim = Claim::of(&response);
         match (asked, response) {
             (Asked::Vote { epoch, pre_vote }, Response::Vote(response)) => {
                 let later = response.leader_epoch > self.epoch();
                 if pre_vote && later && self.configuration.has(Bug::PreVoteNoEpochAdopt) {
                     return self.peers.back_off(self.now_ns, peer);
                 }
-                if self.digest(
-                    peer,
-                    response.error,
-                    response.leader_id,
-                    response.leader_epoch,
-                ) {
+                if self.digest(peer, &claim) {
                     self.on_vote_answer(peer, epoch, pre_vote, response.vote_granted);
                 }
             }
-            (Asked::BeginQuorumEpoch, Response::BeginQuorumEpoch(response)) => {
-                self.digest(
-                    peer,
-                    response.error,
-                    response.leader_id,
-                    response.leader_epoch,
-                );
+            (Asked::BeginQuorumEpoch, Response::BeginQuorumEpoch(_))
+            | (Asked::AddRaftVoter, Response::AddRaftVoter(_))
+            | (Asked::RemoveRaftVoter, Response::RemoveRaftVoter(_)) => {
+                self.digest(peer, &claim);
             }
-            (Asked::EndQuorumEpoch, Response::EndQuorumEpoch(response)) => {
-                if self.digest(
-                    peer,
-                    response.error,
-                    response.leader_id,
-                    response.leader_epoch,
-                ) {
+            (Asked::EndQuorumEpoch, Response::EndQuorumEpoch(_)) => {
+                if self.digest(peer, &claim) {
                     self.on_end_quorum_epoch_answer(peer);
                 }
             }
             (Asked::Fetch, Response::Fetch(response)) => {
-                if self.digest(
-                    peer,
-                    response.error,
-                    response.leader_id,
-                    response.leader_epoch,
-                ) {
+                if self.digest(peer, &claim) {
                     self.on_fetched(peer, response);
                 }
             }
             (Asked::FetchSnapshot, Response::FetchSnapshot(response)) => {
                 // That the snapshot is not there is an answer, not a failure to give one.
-                let error = match response.error {
+                let error = match claim.error {
                     ErrorCode::SnapshotNotFound | ErrorCode::PositionOutOfRange => ErrorCode::None,
                     error => error,
                 };
-                if self.digest(peer, error, response.leader_id, response.leader_epoch) {
+                if self.digest(peer, &Claim { error, ..claim }) {
                     self.on_snapshot_fetched(peer, response);
                 }
             }
-            _ => self.peers.back_off(self.now_ns, peer),
+            (Asked::UpdateRaftVoter, Response::UpdateRaftVoter(_)) => {
+                if self.digest(peer, &claim) {
+                    self.on_updated(peer);
+                }
+            }
+            (Asked::ApiVersions, Response::ApiVersions(response)) => {
+                self.on_probed(correlation, &response);
+            }
+            _ => {
+                self.peers.back_off(self.now_ns, peer);
+                self.on_unanswered_probe(correlation);
+            }
         }
     }
 
@@ -97,13 +134,8 @@ impl Replica {
     }
 
     /// Handles what all answers have in common, in Kafka's order. Whether there is more in it.
-    fn digest(
-        &mut self,
-        peer: NodeId,
-        error: ErrorCode,
-        leader: Option<NodeId>,
-        epoch: Epoch,
-    ) -> bool {
+    fn digest(&mut self, peer: NodeId, claim: &Claim) -> bool {
+        let (error, leader, epoch) = (claim.error, claim.leader, claim.epoch);
         let goes_on = match error {
             // Of another cluster, or broken: its epochs mean nothing here.
             ErrorCode::InconsistentClusterId | ErrorCode::UnknownServerError => false,
@@ -111,6 +143,10 @@ impl Replica {
             _ if epoch < self.epoch() => false,
             _ => {
                 let before = self.quorum_state;
+                if let Some(leader) = leader {
+                    let first_hand = leader == peer;
+                    self.learn_endpoint(leader, epoch, claim.endpoint.as_deref(), first_hand);
+                }
                 self.learn_leader(leader, epoch);
                 let moved = self.quorum_state != before;
                 if epoch > before.epoch || (moved && error != ErrorCode::None) {

@@ -27,6 +27,11 @@ impl Replica {
             return self.reply_fetch(ticket, &request, comparison);
         }
         self.note_fetch(&request);
+        // What it acknowledges may have committed the removal of this leader.
+        let error = self.fetch_error(&request);
+        if error != ErrorCode::None {
+            return self.reply_fetch_error(ticket, error);
+        }
         if self.can_answer_now(&request) {
             return self.reply_fetch(ticket, &request, comparison);
         }
@@ -176,7 +181,7 @@ impl Replica {
             diverging_epoch: None,
             read_round: self.newest_round(),
             batches: Vec::new(),
-            leader_endpoint: None,
+            leader_endpoint: self.leader_endpoint(),
             snapshot_id: None,
         }
     }

@@ -17,16 +17,18 @@ pub(crate) enum EpochStartRule {
 
 /// The new high watermark, if it moves.
 ///
-/// `durable_ends` has one entry per voter, `None` where the leader does not know it yet.
+/// `durable_ends` has one entry per voter, `None` where the leader does not know it yet. The leader is
+/// among them only if it is a voter (KAFKA-16530).
 pub(crate) fn advance(
     mut durable_ends: Vec<Option<Offset>>,
+    voter_count: usize,
     epoch_start: Offset,
     known: Option<Offset>,
     rule: EpochStartRule,
 ) -> Option<Offset> {
     // `None` sorts below every offset, hence last once descending.
     durable_ends.sort_unstable_by(|left, right| right.cmp(left));
-    let candidate = (*durable_ends.get(durable_ends.len() / 2)?)?;
+    let candidate = (*durable_ends.get(voter_count / 2)?)?;
     let allowed = match rule {
         EpochStartRule::Required => candidate > epoch_start,
         EpochStartRule::OffByOne => candidate >= epoch_start,
@@ -53,11 +55,12 @@ mod tests {
         known: Option<i64>,
         rule: EpochStartRule,
     ) -> Option<i64> {
-        let ends = ends
+        let ends: Vec<_> = ends
             .iter()
             .map(|&end| (end >= 0).then_some(Offset(end)))
             .collect();
-        advance(ends, Offset(epoch_start), known.map(Offset), rule).map(|offset| offset.0)
+        let (voter_count, known) = (ends.len(), known.map(Offset));
+        advance(ends, voter_count, Offset(epoch_start), known, rule).map(|offset| offset.0)
     }
 
     #[test]

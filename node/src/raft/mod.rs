@@ -4,11 +4,14 @@
 mod answers;
 mod describe;
 mod election;
+mod endpoints;
 mod epochs;
 mod fetches;
 mod high_watermark;
 pub mod io;
 mod log_view;
+mod membership;
+mod observers;
 mod peers;
 mod proposals;
 mod read_index;
@@ -19,10 +22,11 @@ mod snapshot_download;
 mod snapshots;
 mod startup;
 mod timers;
+mod voter_changes;
 mod voter_history;
 mod votes;
 
-pub use describe::{QuorumDescription, VoterDescription};
+pub use describe::{QuorumDescription, ReplicaDescription};
 pub use io::{
     Configuration, Correlation, Effect, EpochStart, Input, PeerAnswer, ProposalRefusal,
     QuorumState, RecordedVoters, Recovered, Refusal, Role, SnapshotPlan, StoredSnapshot, Ticket,

@@ -1,4 +1,4 @@
-//! Owns the connections to the other voters: at most one request in flight each, and back-off.
+//! Owns the connections to other replicas: at most one request in flight each, and back-off.
 //! Never looks into requests; an answer that is not to the request in flight is dropped here.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,10 @@ pub(crate) enum Asked {
     EndQuorumEpoch,
     Fetch,
     FetchSnapshot,
+    ApiVersions,
+    AddRaftVoter,
+    RemoveRaftVoter,
+    UpdateRaftVoter,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,9 +35,11 @@ struct InFlight {
     deadline_ns: u64,
 }
 
-/// Connections to all other voters.
+/// Connections to other replicas, made when they are needed: voters, the bootstrap servers, a leader
+/// that is no voter, an observer that is to become one.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
+    /// A peer without an entry has nothing under way.
     connections: BTreeMap<NodeId, Connection>,
     next_correlation: u64,
     request_timeout_ns: u64,
@@ -41,13 +47,9 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(
-        others: impl Iterator<Item = NodeId>,
-        request_timeout_ns: u64,
-        retry_backoff_ns: u64,
-    ) -> Self {
+    pub(crate) fn new(request_timeout_ns: u64, retry_backoff_ns: u64) -> Self {
         Self {
-            connections: others.map(|peer| (peer, Connection::default())).collect(),
+            connections: BTreeMap::new(),
             next_correlation: 1,
             // A timeout of nothing would send again within the same step, for ever.
             request_timeout_ns: request_timeout_ns.max(1),
@@ -55,16 +57,9 @@ impl Peers {
         }
     }
 
-    /// All other voters, ascending.
-    pub(crate) fn ids(&self) -> Vec<NodeId> {
-        self.connections.keys().copied().collect()
-    }
-
     /// Forgets requests in flight and back-off: every change of state starts afresh.
     pub(crate) fn reset(&mut self) {
-        self.connections
-            .values_mut()
-            .for_each(|connection| *connection = Connection::default());
+        self.connections.clear();
     }
 
     /// Lets time pass: overdue requests have failed, finished back-off ends.
@@ -84,11 +79,14 @@ impl Peers {
                 connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
             }
         }
+        self.connections.retain(|_, connection| {
+            connection.in_flight.is_some() || connection.backoff_until_ns.is_some()
+        });
     }
 
     /// Whether a request may be sent to `peer` now.
     pub(crate) fn is_ready(&self, peer: NodeId) -> bool {
-        self.connections.get(&peer).is_some_and(|connection| {
+        self.connections.get(&peer).is_none_or(|connection| {
             connection.in_flight.is_none() && connection.backoff_until_ns.is_none()
         })
     }
@@ -124,9 +122,8 @@ impl Peers {
 
     /// Leaves `peer` alone for a while.
     pub(crate) fn back_off(&mut self, now_ns: u64, peer: NodeId) {
-        if let Some(connection) = self.connections.get_mut(&peer) {
-            connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
-        }
+        let connection = self.connections.entry(peer).or_default();
+        connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
     }
 
     /// When something here changes by itself.
@@ -152,7 +149,7 @@ mod tests {
     const PEER: NodeId = NodeId(2);
 
     fn peers() -> Peers {
-        Peers::new([PEER, NodeId(3)].into_iter(), 100, 10)
+        Peers::new(100, 10)
     }
 
     #[test]
@@ -188,7 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_never_ready() {
-        assert!(!peers().is_ready(NodeId(9)));
+    fn a_connection_exists_only_while_something_is_under_way() {
+        let mut peers = peers();
+        assert!(peers.is_ready(NodeId(9)) && !peers.any_in_flight());
+        peers.back_off(0, NodeId(9));
+        assert!(!peers.is_ready(NodeId(9)));
+        peers.expire(10);
+        assert!(peers.is_ready(NodeId(9)) && peers.connections.is_empty());
     }
 }

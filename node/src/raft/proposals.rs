@@ -105,7 +105,7 @@ impl Replica {
 
     /// Releases reads whose round trip is complete, once it is known what is committed.
     pub(super) fn serve_confirmed_reads(&mut self) {
-        let id = self.id();
+        let key = self.configuration.key();
         let early = self
             .configuration
             .has(Bug::ReadBeforeEpochCommit)
@@ -114,7 +114,8 @@ impl Replica {
         let (RoleState::Leader(leader), Some(read_offset)) = (&mut self.role, known) else {
             return;
         };
-        let confirmed = leader.reads.take_confirmed(self.voter_history.latest(), id);
+        let voters = self.voter_history.latest();
+        let confirmed = leader.reads.take_confirmed(voters, &key);
         self.release_reads(confirmed, read_offset);
     }
 

@@ -1,16 +1,19 @@
 //! Owns the replica: its durable promises, its log's shape, its role, and the dispatch of inputs.
 //! Never contains the behaviour of one role; that is in `role/`.
 
+use super::endpoints::LearnedEndpoint;
 use super::log_view::LogView;
 use super::peers::{Asked, Peers};
 use super::role::{self, Candidate, Follower, Leader, Resigned, RoleState, Unattached};
 use super::startup::{InitialRole, initial_role};
 use super::timers::{NEVER_NS, Random, after};
-use super::voter_history::VoterHistory;
+use super::voter_history::{VoterHistory, control_records_of};
 use super::{
-    Configuration, Effect, Input, ProposalRefusal, QuorumState, Recovered, Refusal, Role, Ticket,
+    Configuration, Correlation, Effect, Input, ProposalRefusal, QuorumState, Recovered, Refusal,
+    Role, Ticket,
 };
 use crate::batch::Batch;
+use crate::control_record::ControlRecord;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::message::Request;
 use crate::mutants::Bug;
@@ -35,6 +38,7 @@ pub struct Replica {
     pub(super) committed: Offset,
     pub(super) role: RoleState,
     pub(super) peers: Peers,
+    pub(super) learned_endpoint: Option<LearnedEndpoint>,
     pub(super) shutting_down: bool,
     pub(super) now_ns: u64,
     effects: Vec<Effect>,
@@ -44,7 +48,7 @@ impl Replica {
     /// Brings a replica up from what survived (KIP-595; KAFKA-10527, KAFKA-10661).
     ///
     /// # Panics
-    /// If the configuration does not name this replica as a voter, or the recovered log is impossible.
+    /// If the recovered log is impossible.
     pub fn start(
         configuration: Configuration,
         recovered: Recovered,
@@ -53,32 +57,31 @@ impl Replica {
         let id = configuration.id;
         let voter_history = VoterHistory::recover(&configuration, &recovered);
         let voters = voter_history.latest();
-        assert!(
-            voters.contains(&configuration.key()),
-            "{id} must be one of the voters {voters:?}"
-        );
-        let (quorum_state, initial) =
-            initial_role(&recovered, configuration.key(), voters, configuration.bug);
+        let is_voter = voters.contains(&configuration.key());
+        let (quorum_state, initial) = initial_role(&recovered, &configuration, voters);
         let mut random = Random::new(configuration.random_seed);
         let timers = configuration.timers;
         let election_deadline_ns = after(now_ns, random.election_timeout_ns(&timers));
         let role = match initial {
             InitialRole::Unattached => RoleState::Unattached(Unattached {
-                election_deadline_ns,
+                election_deadline_ns: if is_voter {
+                    election_deadline_ns
+                } else {
+                    NEVER_NS
+                },
             }),
             InitialRole::Candidate | InitialRole::Reelected => {
                 RoleState::Candidate(Candidate::new(voters, id, election_deadline_ns))
             }
             InitialRole::Follower { leader } => {
-                let fetch_deadline_ns = after(now_ns, timers.fetch_timeout_ns);
-                RoleState::Follower(Follower::new(leader, fetch_deadline_ns))
+                let deadline_ns = after(now_ns, timers.fetch_timeout_ns);
+                RoleState::Follower(Follower::new(leader, deadline_ns))
             }
             InitialRole::Resigned => {
                 RoleState::Resigned(Resigned::new(voters, id, Vec::new(), election_deadline_ns))
             }
         };
-        let others = voters.ids().filter(|&voter| voter != id);
-        let peers = Peers::new(others, timers.request_timeout_ns, timers.retry_backoff_ns);
+        let peers = Peers::new(timers.request_timeout_ns, timers.retry_backoff_ns);
         let log = LogView::recover(&recovered);
         let mut replica = Self {
             configuration,
@@ -90,6 +93,7 @@ impl Replica {
             log,
             role,
             peers,
+            learned_endpoint: None,
             shutting_down: false,
             now_ns,
             effects: Vec::new(),
@@ -97,7 +101,7 @@ impl Replica {
         replica.report_start(&recovered);
         if initial == InitialRole::Reelected {
             replica.become_leader(Vec::new());
-        } else if replica.voter_history.latest().len() == 1 && initial != InitialRole::Candidate {
+        } else if replica.is_only_voter() && initial != InitialRole::Candidate {
             replica.become_prospective("the only voter");
         }
         replica.poll();
@@ -176,7 +180,7 @@ impl Replica {
     /// When [`Input::Tick`] is due even if nothing else happens; `u64::MAX` for never.
     pub fn next_deadline_ns(&self) -> u64 {
         let role_deadline_ns = match &self.role {
-            RoleState::Leader(leader) => leader.next_deadline_ns(self.voter_history.latest().len()),
+            RoleState::Leader(leader) => leader.next_deadline_ns(self.is_only_voter()),
             // Standing down: only what an outgoing leader still has to say is sent.
             RoleState::Resigned(_) if self.shutting_down => NEVER_NS,
             _ if self.shutting_down => return NEVER_NS,
@@ -310,7 +314,7 @@ impl Replica {
         let (old_kind, new_kind) = (self.role.kind(), to.kind());
         let advances = quorum_state.epoch > self.quorum_state.epoch;
         assert!(
-            role::is_legal(old_kind, new_kind, advances),
+            role::is_legal(old_kind, new_kind, advances, self.is_voter()),
             "{} cannot go from {old_kind:?} in epoch {} to {new_kind:?} in epoch {} ({reason})",
             self.id(),
             self.quorum_state.epoch,
@@ -373,23 +377,34 @@ impl Replica {
     }
 
     pub(super) fn send(&mut self, peer: NodeId, asked: Asked, request: Request) {
-        let correlation = self.peers.note_sent(self.now_ns, peer, asked);
         let endpoint = self.endpoint_of(peer);
+        self.send_to(peer, endpoint, asked, request);
+    }
+
+    /// Sends to a replica whose endpoint need not be the one that the protocol knows.
+    pub(super) fn send_to(
+        &mut self,
+        peer: NodeId,
+        endpoint: Option<String>,
+        asked: Asked,
+        request: Request,
+    ) -> Correlation {
+        let correlation = self.peers.note_sent(self.now_ns, peer, asked);
         self.effect(Effect::Send {
             peer,
             endpoint,
             correlation,
             request,
         });
+        correlation
     }
 
-    /// Where the protocol knows `id` to listen.
-    pub(super) fn endpoint_of(&self, id: NodeId) -> Option<String> {
-        let voter = self.voter_history.latest().get(id)?;
-        voter.endpoint.clone()
-    }
-
+    /// Appends a batch. A change of the voters in it is in force from here on, committed or not.
+    ///
+    /// # Panics
+    /// If it does not follow, or holds control records that nobody could read: callers check both.
     pub(super) fn append(&mut self, batch: Batch) {
+        let control_records = control_records_of(&batch).expect("callers check control records");
         self.log.note_append(&batch);
         let event = TraceEvent::Append {
             base_offset: batch.base_offset(),
@@ -399,6 +414,20 @@ impl Replica {
         };
         self.effect(Effect::Append(batch));
         self.trace(event);
+        for (offset, record) in &control_records {
+            self.voter_history.note_record(*offset, record);
+        }
+        // Afterwards, so that the version is right wherever in the batch it is.
+        for (offset, record) in control_records {
+            if let ControlRecord::Voters { voters } = record {
+                self.on_voters_changed();
+                self.trace(TraceEvent::VotersAppended {
+                    offset,
+                    voters: voters.ids().map(name).collect(),
+                    kraft_version: self.voter_history.kraft_version(),
+                });
+            }
+        }
     }
 
     pub(super) fn set_high_watermark(&mut self, high_watermark: Offset) {
@@ -409,6 +438,7 @@ impl Replica {
         );
         self.high_watermark = Some(high_watermark);
         self.committed = self.committed.max(high_watermark);
+        self.voter_history.note_committed(high_watermark);
         // Reported first: whoever sees a committed command finds the watermark in the trace.
         self.trace(TraceEvent::HighWatermark {
             high_watermark,

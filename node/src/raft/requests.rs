@@ -26,6 +26,11 @@ impl Replica {
         }
         let response = match request {
             Request::Fetch(request) => return self.on_fetch(ticket, request),
+            Request::FetchSnapshot(request) => return self.on_fetch_snapshot(ticket, &request),
+            Request::AddRaftVoter(request) => return self.on_add_voter(ticket, request),
+            Request::RemoveRaftVoter(request) => return self.on_remove_voter(ticket, request),
+            Request::UpdateRaftVoter(request) => return self.on_update_voter(ticket, request),
+            Request::DescribeQuorum(_) => Response::DescribeQuorum(self.describe_quorum()),
             Request::Vote(request) => {
                 let (error, vote_granted) = match self.receive_vote_request(&request) {
                     Ok(granted) => (ErrorCode::None, granted),
@@ -36,7 +41,7 @@ impl Replica {
                     leader_id: self.quorum_state.leader,
                     leader_epoch: self.epoch(),
                     vote_granted,
-                    leader_endpoint: None,
+                    leader_endpoint: self.leader_endpoint(),
                 })
             }
             Request::BeginQuorumEpoch(request) => {
@@ -52,16 +57,6 @@ impl Replica {
                 replica: self.configuration.key(),
                 versions: VersionRange::SUPPORTED,
             }),
-            Request::FetchSnapshot(request) => return self.on_fetch_snapshot(ticket, &request),
-            Request::DescribeQuorum(_)
-            | Request::AddRaftVoter(_)
-            | Request::RemoveRaftVoter(_)
-            | Request::UpdateRaftVoter(_) => refusal(
-                &request,
-                ErrorCode::UnsupportedVersion,
-                self.quorum_state.leader,
-                self.epoch(),
-            ),
         };
         self.effect(Effect::Reply { ticket, response });
     }
@@ -71,7 +66,7 @@ impl Replica {
             error: outcome.err().unwrap_or(ErrorCode::None),
             leader_id: self.quorum_state.leader,
             leader_epoch: self.epoch(),
-            leader_endpoint: None,
+            leader_endpoint: self.leader_endpoint(),
         }
     }
 
@@ -104,7 +99,10 @@ impl Replica {
             voted_for: self.quorum_state.voted_for,
             leader: self.quorum_state.leader,
         };
-        let granted = grants(self.standing(), question);
+        // Also an observer answers, and may grant: it may be a voter by a record that has not reached
+        // it yet.
+        let answers = self.is_voter() || !self.configuration.has(Bug::ObserverRefusesVote);
+        let granted = answers && grants(self.standing(), question);
         if granted && !request.pre_vote && self.quorum_state.voted_for.is_none() {
             self.vote_for(request.replica);
         }
@@ -155,8 +153,9 @@ impl Replica {
         &mut self,
         request: &BeginQuorumEpochRequest,
     ) -> Result<(), ErrorCode> {
-        self.check_leader(request.leader_id, request.leader_epoch)?;
-        self.learn_leader(Some(request.leader_id), request.leader_epoch);
+        let (leader, epoch) = (request.leader_id, request.leader_epoch);
+        self.check_leader(leader, epoch, request.leader_endpoint.as_deref())?;
+        self.learn_leader(Some(leader), epoch);
         if !request.voter.accepts(&self.configuration.key()) {
             return Err(ErrorCode::InvalidVoterKey);
         }
@@ -178,14 +177,21 @@ impl Replica {
         &mut self,
         request: &EndQuorumEpochRequest,
     ) -> Result<(), ErrorCode> {
-        self.check_leader(request.leader_id, request.leader_epoch)?;
-        self.learn_leader(Some(request.leader_id), request.leader_epoch);
-        self.on_leader_resigned(request.leader_id, &request.preferred_successors);
+        let (leader, epoch) = (request.leader_id, request.leader_epoch);
+        self.check_leader(leader, epoch, request.leader_endpoint.as_deref())?;
+        self.learn_leader(Some(leader), epoch);
+        self.on_leader_resigned(leader, &request.preferred_successors);
         Ok(())
     }
 
-    fn check_leader(&self, leader: NodeId, epoch: Epoch) -> Result<(), ErrorCode> {
+    fn check_leader(
+        &mut self,
+        leader: NodeId,
+        epoch: Epoch,
+        endpoint: Option<&str>,
+    ) -> Result<(), ErrorCode> {
         self.check_sender(leader, epoch)?;
+        self.learn_endpoint(leader, epoch, endpoint, true);
         if self.can_follow(leader) {
             Ok(())
         } else {
@@ -214,6 +220,7 @@ impl Replica {
             "callers drop what is about older epochs"
         );
         let id = self.id();
+        let leader = leader.filter(|&leader| leader != id || !self.has_namesake());
         if epoch > self.epoch() {
             match leader {
                 Some(leader) if leader == id => panic!(
@@ -230,10 +237,16 @@ impl Replica {
         }
         let Some(leader) = leader else { return };
         match self.quorum_state.leader {
-            Some(known) => assert_eq!(
-                known, leader,
-                "two leaders in epoch {epoch}: {id} knows {known}, but a peer says {leader}"
-            ),
+            Some(known) => {
+                assert_eq!(
+                    known, leader,
+                    "two leaders in epoch {epoch}: {id} knows {known}, but a peer says {leader}"
+                );
+                // It could not be followed so far, or this is an observer that had lost it.
+                if matches!(self.role, RoleState::Unattached(_)) && self.can_follow(leader) {
+                    self.become_follower(epoch, leader, "leader of the epoch can be followed");
+                }
+            }
             None if leader == id => panic!(
                 "a peer says that {id} leads epoch {epoch}, which {id} does not remember: its \
                  quorum-state file was lost or rolled back"

@@ -77,7 +77,7 @@ impl Replica {
             error,
             leader_id: self.quorum_state.leader,
             leader_epoch: self.epoch(),
-            leader_endpoint: None,
+            leader_endpoint: self.leader_endpoint(),
             snapshot_id: id,
             size_bytes: if succeeded { size_bytes } else { 0 },
             position_bytes: request.position_bytes,
@@ -88,7 +88,7 @@ impl Replica {
             return self.effect(Effect::Reply { ticket, response });
         }
         // It follows this leader. What it holds of the log is another matter.
-        self.count_for_check_quorum(request.replica.id);
+        self.count_for_check_quorum(&request.replica);
         self.effect(Effect::ReplyFetchSnapshot {
             ticket,
             response,

@@ -1,8 +1,8 @@
 //! Owns the state in which a replica comes back, as a pure function of what survived.
 //! Never leads right away: a leader that restarts has lost its claim to its epoch (KAFKA-10527).
 
-use super::{QuorumState, Recovered};
-use crate::ids::{NodeId, ReplicaKey};
+use super::{Configuration, QuorumState, Recovered};
+use crate::ids::NodeId;
 use crate::mutants::Bug;
 use crate::voters::VoterSet;
 
@@ -25,10 +25,10 @@ pub(crate) enum InitialRole {
 /// Decides from the quorum-state file and the log, given the epoch of the last record.
 pub(crate) fn initial_role(
     recovered: &Recovered,
-    key: ReplicaKey,
+    configuration: &Configuration,
     voters: &VoterSet,
-    bug: Option<Bug>,
 ) -> (QuorumState, InitialRole) {
+    let (key, bug) = (configuration.key(), configuration.bug);
     let state = recovered.quorum_state.unwrap_or_default();
     let log_epoch = recovered.last_epoch();
     if state.epoch < log_epoch && bug != Some(Bug::EpochNotFromLog) {
@@ -57,11 +57,14 @@ pub(crate) fn initial_role(
         _ if state
             .voted_for
             .is_some_and(|voted_for| voted_for.accepts(&key))
-            && state.leader.is_none() =>
+            && state.leader.is_none()
+            && voters.contains(&key) =>
         {
             InitialRole::Candidate
         }
-        Some(leader) if voters.contains_id(leader) => InitialRole::Follower { leader },
+        Some(leader) if voters.contains_id(leader) || configuration.bootstrap.contains(&leader) => {
+            InitialRole::Follower { leader }
+        }
         _ => InitialRole::Unattached,
     };
     (state, role)
@@ -71,9 +74,30 @@ pub(crate) fn initial_role(
 mod tests {
     use super::*;
     use crate::ids::{Epoch, Offset, SnapshotId};
-    use crate::raft::{EpochStart, StoredSnapshot};
+    use crate::raft::{EpochStart, StoredSnapshot, Timers};
+
+    const TIMERS: Timers = Timers {
+        election_timeout_ns: 1,
+        fetch_timeout_ns: 1,
+        election_backoff_max_ns: 1,
+        fetch_max_wait_ns: 1,
+        request_timeout_ns: 1,
+        retry_backoff_ns: 1,
+    };
+
+    fn configuration(voters: &VoterSet) -> Configuration {
+        Configuration::of_static_voters(NodeId(1), "test", voters.clone(), TIMERS, 0)
+    }
 
     fn start(file: Option<(i32, Option<i32>, Option<i32>)>, log_epoch: i32) -> (i32, InitialRole) {
+        start_among(1..=3, file, log_epoch)
+    }
+
+    fn start_among(
+        voters: std::ops::RangeInclusive<i32>,
+        file: Option<(i32, Option<i32>, Option<i32>)>,
+        log_epoch: i32,
+    ) -> (i32, InitialRole) {
         let quorum_state = file.map(|(epoch, leader, vote)| QuorumState {
             epoch: Epoch(epoch),
             leader: leader.map(NodeId),
@@ -91,12 +115,8 @@ mod tests {
             epochs,
             ..Recovered::default()
         };
-        let (state, role) = initial_role(
-            &recovered,
-            NodeId(1).into(),
-            &(1..=3).map(NodeId).collect(),
-            None,
-        );
+        let voters: VoterSet = voters.map(NodeId).collect();
+        let (state, role) = initial_role(&recovered, &configuration(&voters), &voters);
         (state.epoch.0, role)
     }
 
@@ -140,8 +160,15 @@ mod tests {
             ..Recovered::default()
         };
         let voters = (1..=3).map(NodeId).collect();
-        let (state, role) = initial_role(&recovered, NodeId(1).into(), &voters, None);
+        let (state, role) = initial_role(&recovered, &configuration(&voters), &voters);
         assert_eq!((state.epoch, role), (Epoch(4), InitialRole::Unattached));
+    }
+
+    /// Its vote for itself stays; but it cannot ask others for theirs.
+    #[test]
+    fn a_candidate_that_is_no_voter_any_more_waits() {
+        let file = Some((5, None, Some(1)));
+        assert_eq!(start_among(2..=3, file, 4), (5, InitialRole::Unattached));
     }
 
     /// It stood for election, lost, and learned who won in the same epoch.

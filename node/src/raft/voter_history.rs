@@ -2,8 +2,10 @@
 //! Never decides whether a change is allowed: a record is in force once it is in the log.
 
 use super::{Configuration, RecordedVoters, Recovered};
+use crate::batch::Batch;
 use crate::control_record::ControlRecord;
 use crate::ids::Offset;
+use crate::mutants::Bug;
 use crate::voters::VoterSet;
 
 /// The voters from the start of the log, and every change of them in the log.
@@ -13,6 +15,8 @@ pub(crate) struct VoterHistory {
     base: RecordedVoters,
     /// In force from the record at this offset on, ascending.
     entries: Vec<(Offset, RecordedVoters)>,
+    /// The seeded bug B37: only what is below is in force.
+    in_force_below: Option<Offset>,
 }
 
 impl VoterHistory {
@@ -27,6 +31,7 @@ impl VoterHistory {
         let mut history = Self {
             base,
             entries: Vec::new(),
+            in_force_below: (configuration.has(Bug::VotersOnCommit)).then_some(recovered.log_start),
         };
         for (offset, record) in &recovered.control_records {
             history.note_record(*offset, record);
@@ -36,7 +41,10 @@ impl VoterHistory {
 
     /// The voters in force at the end of the log.
     pub(crate) fn latest(&self) -> &VoterSet {
-        &self.latest_entry().voters
+        match self.in_force_below {
+            None => &self.latest_entry().voters,
+            Some(end) => &self.at(end).voters,
+        }
     }
 
     /// The `kraft.version` in force at the end of the log.
@@ -89,9 +97,38 @@ impl VoterHistory {
         self.entries.clear();
     }
 
+    /// Whether the voters are those of the bootstrap snapshot, which the first leader has to copy into
+    /// the log: they are at no offset yet.
+    pub(crate) fn is_bootstrap(&self, log_start: Offset) -> bool {
+        self.entries.is_empty() && log_start == Offset(0) && self.base.kraft_version >= 1
+    }
+
+    /// Everything below is committed, which matters to the seeded bug B37 only.
+    pub(crate) fn note_committed(&mut self, high_watermark: Offset) {
+        if let Some(end) = &mut self.in_force_below {
+            *end = high_watermark.max(*end);
+        }
+    }
+
     fn latest_entry(&self) -> &RecordedVoters {
         self.entries.last().map_or(&self.base, |(_, entry)| entry)
     }
+}
+
+/// The records of a control batch with their offsets; none for a batch of commands.
+///
+/// # Errors
+/// If one of them is of no known kind.
+pub(crate) fn control_records_of(
+    batch: &Batch,
+) -> Result<Vec<(Offset, ControlRecord)>, serde_json::Error> {
+    if !batch.is_control() {
+        return Ok(Vec::new());
+    }
+    batch
+        .records()
+        .map(|(offset, payload)| Ok((offset, ControlRecord::decode(payload)?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -111,6 +148,7 @@ mod tests {
         let mut history = VoterHistory {
             base,
             entries: Vec::new(),
+            in_force_below: None,
         };
         for (offset, ids) in [(3, &[1, 2][..]), (7, &[1, 2, 3])] {
             let record = ControlRecord::Voters { voters: set(ids) };

@@ -290,6 +290,9 @@ fn report(Traced { epoch, event }: &Traced) {
         TraceEvent::LogStartAdvanced { log_start } => {
             tracing::info!(log_start = log_start.0, "deleted the log before a snapshot");
         }
+        TraceEvent::VotersAppended { offset, voters, .. } => {
+            tracing::info!(offset = offset.0, "the voters are {}", voters.join(", "));
+        }
         TraceEvent::VotePersisted { candidate } => tracing::debug!(candidate, "voted"),
         TraceEvent::EpochAdopted { leader } => {
             let leader = leader.as_deref().unwrap_or("unknown");

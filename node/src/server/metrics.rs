@@ -256,7 +256,7 @@ fn gauges(
 mod tests {
     use super::*;
     use crate::ids::{Epoch, NodeId};
-    use crate::raft::VoterDescription;
+    use crate::raft::ReplicaDescription;
 
     fn traced(event: TraceEvent) -> Traced {
         let epoch = Epoch(1);
@@ -338,22 +338,29 @@ mod tests {
     }
 
     fn rendered(counted: &Counted) -> String {
-        let voter = |id| VoterDescription {
+        let voter = |id| ReplicaDescription {
             id: NodeId(id),
+            directory_id: None,
+            endpoint: None,
             log_end_offset: None,
             last_fetch_ns: None,
             last_caught_up_ns: None,
         };
         let quorum = QuorumDescription {
             id: NodeId(1),
+            directory_id: None,
             role: Role::Candidate,
+            is_voter: true,
             epoch: Epoch(4),
             leader: None,
             high_watermark: Some(Offset(7)),
             log_end: Offset(9),
             log_end_epoch: Epoch(3),
             voted_for: Some(NodeId(1).into()),
+            kraft_version: 0,
+            uncommitted_voter_change: false,
             voters: vec![voter(1), voter(2)],
+            observers: Vec::new(),
         };
         let state = StateDescription {
             applied: Offset(7),

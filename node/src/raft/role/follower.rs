@@ -8,7 +8,8 @@ use crate::message::{DivergingEpoch, FetchRequest, FetchResponse, Request};
 use crate::mutants::Bug;
 use crate::raft::peers::Asked;
 use crate::raft::snapshot_download::Download;
-use crate::raft::timers::{after, is_due};
+use crate::raft::timers::{NEVER_NS, after, is_due};
+use crate::raft::voter_history::control_records_of;
 use crate::raft::{Effect, QuorumState, Replica};
 use crate::trace::TraceEvent;
 
@@ -20,6 +21,8 @@ const FETCH_MAX_BYTES: u64 = 1024 * 1024;
 pub(crate) struct Follower {
     pub(crate) leader: NodeId,
     pub(crate) fetch_deadline_ns: u64,
+    /// When to look next whether the voters list this replica rightly.
+    pub(crate) upkeep_deadline_ns: u64,
     /// Whether a fetch from this leader has succeeded since it became its follower.
     pub(crate) has_fetched: bool,
     /// The snapshot that is being fetched instead of records.
@@ -29,10 +32,12 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(leader: NodeId, fetch_deadline_ns: u64) -> Self {
+    /// Both of its timers run for a fetch timeout.
+    pub(crate) fn new(leader: NodeId, deadline_ns: u64) -> Self {
         Self {
             leader,
-            fetch_deadline_ns,
+            fetch_deadline_ns: deadline_ns,
+            upkeep_deadline_ns: deadline_ns,
             has_fetched: false,
             download: None,
             read_round: 0,
@@ -41,11 +46,6 @@ impl Follower {
 }
 
 impl Replica {
-    /// Whether the endpoints of `leader` are known.
-    pub(in crate::raft) fn can_follow(&self, leader: NodeId) -> bool {
-        leader != self.id() && self.voter_history.latest().contains_id(leader)
-    }
-
     pub(in crate::raft) fn become_follower(
         &mut self,
         epoch: Epoch,
@@ -81,8 +81,11 @@ impl Replica {
             return false;
         };
         let due = is_due(state.fetch_deadline_ns, self.now_ns);
-        if due {
+        if due && self.is_voter() {
             self.become_prospective("fetch timeout");
+        } else if due {
+            let quorum_state = self.quorum_state;
+            self.become_unattached(quorum_state, NEVER_NS, "fetch timeout of an observer");
         }
         due
     }
@@ -102,16 +105,17 @@ impl Replica {
         if !self.peers.is_ready(leader) {
             return self.send_discovery_fetch(Some(leader));
         }
-        match download {
+        let (asked, request) = match download {
             Some(download) => {
-                let request = Request::FetchSnapshot(self.fetch_snapshot_request(download));
-                self.send(leader, Asked::FetchSnapshot, request);
+                let request = self.fetch_snapshot_request(download);
+                (Asked::FetchSnapshot, Request::FetchSnapshot(request))
             }
-            None => {
-                let request = Request::Fetch(self.fetch_request());
-                self.send(leader, Asked::Fetch, request);
-            }
-        }
+            None => match self.take_due_upkeep() {
+                Some(upkeep) => upkeep,
+                None => (Asked::Fetch, Request::Fetch(self.fetch_request())),
+            },
+        };
+        self.send(leader, asked, request);
     }
 
     pub(in crate::raft) fn fetch_request(&self) -> FetchRequest {
@@ -166,7 +170,8 @@ impl Replica {
     /// Appends batches up to the first that cannot follow; the rest is fetched again (KAFKA-18723).
     pub(in crate::raft) fn append_fetched(&mut self, peer: NodeId, batches: Vec<Batch>) {
         for batch in batches {
-            if batch.epoch() > self.epoch() || !self.log.accepts(&batch) {
+            let is_readable = control_records_of(&batch).is_ok();
+            if batch.epoch() > self.epoch() || !self.log.accepts(&batch) || !is_readable {
                 return self.peers.back_off(self.now_ns, peer);
             }
             self.append(batch);
@@ -211,6 +216,8 @@ impl Replica {
         } else {
             self.log.note_truncate(end);
         }
+        // A change of the voters that is cut off was never committed: what was before it is in force again.
+        self.voter_history.truncate(end);
         self.effect(Effect::Truncate(end));
         self.trace(TraceEvent::Truncate { log_end: end });
     }

@@ -1,5 +1,5 @@
-//! Owns the state of a leader: what it knows of the voters, check-quorum, and its announcements.
-//! Never counts anything that is not durable, its own log included.
+//! Owns the state of a leader: what it knows of other replicas, check-quorum, and its announcements.
+//! Never counts anything that is not durable, its own log included, or itself while it is no voter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +15,34 @@ use crate::raft::peers::Asked;
 use crate::raft::proposals::Held;
 use crate::raft::read_index::ReadIndex;
 use crate::raft::timers::{NEVER_NS, after, is_due};
+use crate::raft::voter_changes::VoterChange;
 use crate::raft::{Effect, QuorumState, Refusal, Replica, Ticket};
+use crate::voters::{VersionRange, VoterSet};
+
+/// How long an observer that stopped fetching is remembered (Kafka: 300 s).
+const OBSERVER_SESSION_NS: u64 = 300_000_000_000;
 
 /// Leads its epoch.
 #[derive(Debug)]
 pub(crate) struct Leader {
     epoch_start: Offset,
-    /// All voters but itself.
-    voters: BTreeMap<NodeId, Progress>,
-    /// Who fetched since check-quorum was last satisfied.
-    fetched: BTreeSet<NodeId>,
-    check_quorum_deadline_ns: u64,
+    /// Everyone else that has fetched, voter or not: a voter by its key in the voter set.
+    replicas: BTreeMap<ReplicaKey, Progress>,
+    /// Which voters fetched since check-quorum was last satisfied.
+    fetched: BTreeSet<ReplicaKey>,
+    pub(crate) check_quorum_deadline_ns: u64,
     begin_quorum_epoch_deadline_ns: u64,
     pub(crate) parked: Vec<Parked>,
     pub(crate) reads: ReadIndex,
     /// Proposals that wait until the high watermark is known in this epoch.
     pub(crate) held: Vec<Held>,
+    /// Changes of the voters under way: at most one, unless a seeded bug is on.
+    pub(crate) voter_changes: Vec<VoterChange>,
+    /// Voters whose change was given up before it entered the log: the seeded bug B36.
+    pub(crate) accumulated_voters: Vec<VoterSet>,
 }
 
-/// What a leader knows of another voter.
+/// What a leader knows of another replica.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
     /// Everything below is durable there.
@@ -41,6 +50,26 @@ pub(crate) struct Progress {
     pub(crate) last_fetch_ns: Option<u64>,
     pub(crate) last_caught_up_ns: Option<u64>,
     leader_end_at_last_fetch: Offset,
+}
+
+impl Progress {
+    fn note_fetch(&mut self, now_ns: u64, fetch_offset: Offset, log_end: Offset) {
+        if fetch_offset >= log_end {
+            self.last_caught_up_ns = Some(now_ns);
+        } else if fetch_offset >= self.leader_end_at_last_fetch && self.last_fetch_ns.is_some() {
+            self.last_caught_up_ns = self.last_fetch_ns;
+        }
+        // It may go down: the replica may have lost its disk (KAFKA-12181).
+        self.end_offset = Some(fetch_offset);
+        self.last_fetch_ns = Some(now_ns);
+        self.leader_end_at_last_fetch = log_end;
+    }
+
+    /// Whether it fetched within an observer's session.
+    fn is_current(&self, now_ns: u64) -> bool {
+        self.last_fetch_ns
+            .is_some_and(|last| now_ns.saturating_sub(last) < OBSERVER_SESSION_NS)
+    }
 }
 
 /// A fetch that waits for something to return.
@@ -56,47 +85,59 @@ impl Leader {
         self.epoch_start
     }
 
-    pub(crate) fn progress_of(&self, voter: NodeId) -> Option<&Progress> {
-        self.voters.get(&voter)
+    pub(crate) fn progress_of(&self, replica: &ReplicaKey) -> Option<&Progress> {
+        self.replicas.get(replica)
+    }
+
+    /// Whoever fetches without being one of `voters`, ascending.
+    pub(crate) fn observers(
+        &self,
+        voters: &VoterSet,
+        now_ns: u64,
+    ) -> impl Iterator<Item = (&ReplicaKey, &Progress)> {
+        self.replicas
+            .iter()
+            .filter(move |(key, progress)| !voters.contains(key) && progress.is_current(now_ns))
     }
 
     /// The other voters, the longest log first.
-    pub(crate) fn preferred_successors(&self) -> Vec<ReplicaKey> {
-        let mut successors: Vec<NodeId> = self.voters.keys().copied().collect();
-        successors.sort_by_key(|voter| std::cmp::Reverse(self.voters[voter].end_offset));
-        successors.into_iter().map(ReplicaKey::from).collect()
+    pub(crate) fn preferred_successors(&self, voters: &VoterSet, id: NodeId) -> Vec<ReplicaKey> {
+        let others = voters.iter().map(|voter| voter.key);
+        let mut successors: Vec<_> = others.filter(|voter| voter.id != id).collect();
+        let end_of = |voter: &ReplicaKey| self.progress_of(voter)?.end_offset;
+        successors.sort_by_key(|voter| std::cmp::Reverse(end_of(voter)));
+        successors
     }
 
-    pub(crate) fn next_deadline_ns(&self, voter_count: usize) -> u64 {
-        let parked = self.parked.iter().map(|parked| parked.deadline_ns).min();
-        let announcing = if voter_count > 1 {
+    /// `is_alone`: it is the only voter.
+    pub(crate) fn next_deadline_ns(&self, is_alone: bool) -> u64 {
+        let parked = self.parked.iter().map(|parked| parked.deadline_ns);
+        let changes = self.voter_changes.iter().map(|change| change.deadline_ns);
+        let announcing = if is_alone {
+            NEVER_NS
+        } else {
             self.check_quorum_deadline_ns
                 .min(self.begin_quorum_epoch_deadline_ns)
-        } else {
-            NEVER_NS
         };
-        announcing.min(parked.unwrap_or(NEVER_NS))
+        parked.chain(changes).fold(announcing, u64::min)
     }
 }
 
 impl Replica {
     pub(in crate::raft) fn become_leader(&mut self, granting_voters: Vec<NodeId>) {
         let id = self.id();
-        let others = self
-            .voter_history
-            .latest()
-            .ids()
-            .filter(|&voter| voter != id);
         let check_quorum_ns = self.check_quorum_ns();
         let leader = Leader {
             epoch_start: self.log.end(),
-            voters: others.map(|voter| (voter, Progress::default())).collect(),
+            replicas: BTreeMap::new(),
             fetched: BTreeSet::new(),
             check_quorum_deadline_ns: after(self.now_ns, check_quorum_ns),
             begin_quorum_epoch_deadline_ns: self.now_ns,
             parked: Vec::new(),
             reads: ReadIndex::default(),
             held: Vec::new(),
+            voter_changes: Vec::new(),
+            accumulated_voters: Vec::new(),
         };
         let epoch = self.epoch();
         let quorum_state = QuorumState {
@@ -113,7 +154,7 @@ impl Replica {
     }
 
     /// How long this leader goes without fetches from a majority.
-    fn check_quorum_ns(&self) -> u64 {
+    pub(in crate::raft) fn check_quorum_ns(&self) -> u64 {
         if self.configuration.has(Bug::NoCheckQuorum) {
             return NEVER_NS;
         }
@@ -121,13 +162,44 @@ impl Replica {
     }
 
     fn append_leader_change(&mut self, epoch: Epoch, granting_voters: Vec<NodeId>) {
-        let record = ControlRecord::LeaderChange {
+        let mut records = vec![ControlRecord::LeaderChange {
             leader: self.id(),
             voters: self.voter_history.latest().ids().collect(),
             granting_voters,
+        }];
+        records.extend(self.voters_to_record());
+        let payloads: Vec<_> = records.iter().map(ControlRecord::encode).collect();
+        self.append(Batch::build(self.log.end(), epoch, 0, true, &payloads));
+    }
+
+    /// What the first batch of an epoch says of the voters (KIP-853): those of the bootstrap snapshot,
+    /// which are in no log yet, or that this leader listens elsewhere than the voters say.
+    fn voters_to_record(&self) -> Vec<ControlRecord> {
+        let version = self.voter_history.kraft_version();
+        let latest = self.voter_history.latest();
+        let is_first = self.voter_history.is_bootstrap(self.log.start());
+        let listed = latest.get(self.id());
+        let updated = listed
+            .zip(self.configuration.endpoint.as_ref())
+            .map(|(voter, endpoint)| {
+                let mut voter = voter.clone();
+                voter.endpoint = Some(endpoint.clone());
+                voter.versions = VersionRange::SUPPORTED;
+                voter
+            });
+        let voters = match updated {
+            Some(updated) if Some(&updated) != listed => latest.with(updated),
+            _ if is_first => latest.clone(),
+            _ => return Vec::new(),
         };
-        let record = record.encode();
-        self.append(Batch::build(self.log.end(), epoch, 0, true, &[record]));
+        match version {
+            0 => Vec::new(),
+            _ if is_first => vec![
+                ControlRecord::KraftVersion { version },
+                ControlRecord::Voters { voters },
+            ],
+            _ => vec![ControlRecord::Voters { voters }],
+        }
     }
 
     /// Answers everyone who waited for this leader, in the epoch and role that followed.
@@ -140,6 +212,7 @@ impl Replica {
         self.refuse(leader.held.into_iter().map(|held| held.ticket), reason);
         self.refuse(leader.reads.take_all(), reason);
         self.effect(Effect::LeadershipLost);
+        self.abandon_voter_changes(std::mem::take(&mut leader.voter_changes));
         for parked in leader.parked {
             if self.configuration.has(Bug::ParkedFetchNotRevalidated) {
                 self.reply_fetch(parked.ticket, &parked.request, Comparison::Agrees);
@@ -151,7 +224,7 @@ impl Replica {
     }
 
     pub(in crate::raft) fn run_leader_timers(&mut self) -> bool {
-        let alone = self.voter_history.latest().len() == 1;
+        let alone = self.is_only_voter();
         let Some(leader) = self.as_leader() else {
             return false;
         };
@@ -160,16 +233,20 @@ impl Replica {
             self.resign("check quorum");
             return true;
         }
+        self.expire_voter_changes();
+        self.drain_accumulated_voters();
         self.answer_parked();
         false
     }
 
-    /// Announces itself to voters that do not fetch (KAFKA-16536, KAFKA-16926).
+    /// Announces itself to voters that do not fetch (KAFKA-16536, KAFKA-16926), and to nobody else.
     pub(in crate::raft) fn send_begin_quorum_epoch(&mut self) {
         let period_ns = self.configuration.timers.begin_quorum_epoch_ns();
         let once = self.configuration.has(Bug::BeginQuorumOnce);
         let now_ns = self.now_ns;
-        let Some(leader) = self.as_leader_mut() else {
+        let id = self.id();
+        let voters = self.voter_history.latest();
+        let RoleState::Leader(leader) = &mut self.role else {
             return;
         };
         if !is_due(leader.begin_quorum_epoch_deadline_ns, now_ns) {
@@ -182,89 +259,108 @@ impl Replica {
                 .last_fetch_ns
                 .is_none_or(|last| now_ns.saturating_sub(last) >= period_ns)
         };
-        let silent = leader
-            .voters
+        let silent: Vec<_> = voters
             .iter()
-            .filter(|(_, progress)| is_silent(progress));
-        for peer in silent.map(|(&voter, _)| voter).collect::<Vec<_>>() {
-            if self.peers.is_ready(peer) {
+            .map(|voter| voter.key)
+            .filter(|voter| voter.id != id)
+            .filter(|voter| leader.progress_of(voter).is_none_or(is_silent))
+            .collect();
+        leader
+            .replicas
+            .retain(|key, progress| voters.contains(key) || progress.is_current(now_ns));
+        for voter in silent {
+            if self.peers.is_ready(voter.id) {
                 let request = Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
                     cluster_id: self.configuration.cluster_id.clone(),
-                    voter: peer.into(),
-                    leader_id: self.id(),
+                    voter,
+                    leader_id: id,
                     leader_epoch: self.epoch(),
-                    leader_endpoint: None,
+                    leader_endpoint: self.configuration.endpoint.clone(),
                 });
-                self.send(peer, Asked::BeginQuorumEpoch, request);
+                self.send(voter.id, Asked::BeginQuorumEpoch, request);
             }
         }
     }
 
-    /// Takes note of a valid fetch of another voter. A replica that is no voter moves nothing.
+    /// Takes note of a valid fetch of another replica. One that is no voter moves nothing.
     pub(in crate::raft) fn note_fetch(&mut self, request: &FetchRequest) {
         let (now_ns, log_end) = (self.now_ns, self.log.end());
-        let Some(leader) = self.as_leader_mut() else {
+        let key = self.key_in_set(&request.replica);
+        let RoleState::Leader(leader) = &mut self.role else {
             return;
         };
-        let Some(progress) = leader.voters.get_mut(&request.replica.id) else {
-            return;
-        };
-        if request.fetch_offset >= log_end {
-            progress.last_caught_up_ns = Some(now_ns);
-        } else if request.fetch_offset >= progress.leader_end_at_last_fetch
-            && progress.last_fetch_ns.is_some()
-        {
-            progress.last_caught_up_ns = progress.last_fetch_ns;
+        let progress = leader.replicas.entry(key).or_default();
+        progress.note_fetch(now_ns, request.fetch_offset, log_end);
+        leader.reads.note_echo(key, request.read_round);
+        if self.voter_history.latest().contains(&key) {
+            self.count_for_check_quorum(&key);
+            self.advance_high_watermark();
+            self.serve_confirmed_reads();
         }
-        // It may go down: the voter may have lost its disk (KAFKA-12181).
-        progress.end_offset = Some(request.fetch_offset);
-        progress.last_fetch_ns = Some(now_ns);
-        progress.leader_end_at_last_fetch = log_end;
-        leader
-            .reads
-            .note_echo(request.replica.id, request.read_round);
-        self.count_for_check_quorum(request.replica.id);
-        self.advance_high_watermark();
-        self.serve_confirmed_reads();
     }
 
-    /// Takes note that a voter took something from this leader. Nothing follows for what it holds.
-    pub(in crate::raft) fn count_for_check_quorum(&mut self, voter: NodeId) {
-        let now_ns = self.now_ns;
+    /// The key by which the voter set knows a replica, if it is a voter: under kraft.version 0 the set
+    /// has no directory ids.
+    fn key_in_set(&self, replica: &ReplicaKey) -> ReplicaKey {
+        let voter = self.voter_history.latest().get(replica.id);
+        voter
+            .filter(|voter| voter.key.accepts(replica))
+            .map_or(*replica, |voter| voter.key)
+    }
+
+    /// A replica took something from this leader, so it follows. Of the voters a majority must, together
+    /// with the leader if that is a voter (KAFKA-15489, KAFKA-16531). Nothing follows for what it holds.
+    pub(in crate::raft) fn count_for_check_quorum(&mut self, replica: &ReplicaKey) {
+        let key = self.key_in_set(replica);
         let check_quorum_ns = self.check_quorum_ns();
-        // Fetches that make a majority together with the leader itself.
-        let needed = self.voter_history.latest().len() / 2;
-        let Some(leader) = self.as_leader_mut() else {
+        let needed = self.voter_history.latest().majority() - usize::from(self.is_voter());
+        let now_ns = self.now_ns;
+        let voters = self.voter_history.latest();
+        let RoleState::Leader(leader) = &mut self.role else {
             return;
         };
-        if !leader.voters.contains_key(&voter) {
-            return;
-        }
-        leader.fetched.insert(voter);
+        leader.fetched.insert(key);
+        // Observers do not count, nor whoever was removed since it fetched.
+        leader.fetched.retain(|fetched| voters.contains(fetched));
         if leader.fetched.len() >= needed {
             leader.fetched.clear();
             leader.check_quorum_deadline_ns = after(now_ns, check_quorum_ns);
         }
     }
 
-    /// Moves the high watermark if what the voters hold durably allows it (KAFKA-12619).
+    /// Moves the high watermark if what the latest voters hold durably allows it (KAFKA-12619).
     pub(in crate::raft) fn advance_high_watermark(&mut self) {
         let Some(leader) = self.as_leader() else {
             return;
         };
-        let durable_end = |voter: NodeId| match leader.voters.get(&voter) {
-            Some(progress) => progress.end_offset,
-            None if self.configuration.has(Bug::LeaderCountsUnflushed) => Some(self.log.end()),
-            None => Some(self.log.flushed()),
+        let key = self.configuration.key();
+        let voters = self.voter_history.latest();
+        let own_end = if self.configuration.has(Bug::LeaderCountsUnflushed) {
+            self.log.end()
+        } else {
+            self.log.flushed()
         };
+        let durable_end = |voter: &ReplicaKey| match leader.progress_of(voter) {
+            _ if voter.accepts(&key) => Some(own_end),
+            Some(progress) => progress.end_offset,
+            None => None,
+        };
+        let mut ends: Vec<_> = voters.iter().map(|voter| durable_end(&voter.key)).collect();
+        if !voters.contains(&key)
+            && self
+                .configuration
+                .has(Bug::HighWatermarkCountsNonvoterLeader)
+        {
+            ends.push(Some(own_end));
+        }
         let rule = match self.configuration.bug {
             Some(Bug::HighWatermarkEpochStartOffByOne) => EpochStartRule::OffByOne,
             Some(Bug::HighWatermarkAnyEpoch) => EpochStartRule::Ignored,
             _ => EpochStartRule::Required,
         };
-        let ends = self.voter_history.latest().ids().map(durable_end).collect();
         let known = self.high_watermark;
-        let Some(next) = high_watermark::advance(ends, leader.epoch_start, known, rule) else {
+        let start = leader.epoch_start;
+        let Some(next) = high_watermark::advance(ends, voters.len(), start, known, rule) else {
             return;
         };
         // Only a seeded bug gets here with less than this incarnation has already exposed, or with
@@ -277,5 +373,6 @@ impl Replica {
             self.append_held();
         }
         self.serve_confirmed_reads();
+        self.finish_voter_changes();
     }
 }

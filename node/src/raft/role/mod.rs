@@ -10,7 +10,7 @@ mod unattached;
 
 pub(crate) use candidate::Candidate;
 pub(crate) use follower::Follower;
-pub(crate) use leader::{Leader, Parked};
+pub(crate) use leader::{Leader, Parked, Progress};
 pub(crate) use prospective::Prospective;
 pub(crate) use resigned::Resigned;
 pub(crate) use unattached::Unattached;
@@ -41,21 +41,22 @@ impl RoleState {
     }
 }
 
-/// Whether a replica may move, staying in its epoch or advancing to a later one.
-pub(crate) fn is_legal(from: Role, to: Role, epoch_advances: bool) -> bool {
+/// Whether a replica may move, staying in its epoch or advancing to a later one. Only voters stand for
+/// election; an observer that loses its leader has nothing to do but look for one.
+pub(crate) fn is_legal(from: Role, to: Role, epoch_advances: bool, is_voter: bool) -> bool {
     use Role::{Candidate, Follower, Leader, Prospective, Resigned, Unattached};
     if epoch_advances {
         return match to {
             Unattached | Follower => true,
-            Candidate => from == Prospective,
+            Candidate => is_voter && from == Prospective,
             Prospective | Leader | Resigned => false,
         };
     }
     match to {
         // Within an epoch: granting a vote, or giving up a pre-election.
-        Unattached => matches!(from, Unattached | Prospective),
+        Unattached => matches!(from, Unattached | Prospective) || (from == Follower && !is_voter),
         // From Prospective only by granting a vote, which resets the pre-election.
-        Prospective => from != Leader,
+        Prospective => is_voter && from != Leader,
         Candidate => false,
         Leader => from == Candidate,
         Follower => matches!(from, Unattached | Prospective | Candidate),
@@ -76,9 +77,9 @@ mod tests {
         Role::Resigned,
     ];
 
-    fn row(from: Role, epoch_advances: bool) -> String {
+    fn row(from: Role, epoch_advances: bool, is_voter: bool) -> String {
         let sign = |&to: &Role| {
-            if is_legal(from, to, epoch_advances) {
+            if is_legal(from, to, epoch_advances, is_voter) {
                 '+'
             } else {
                 '-'
@@ -90,12 +91,12 @@ mod tests {
     #[test]
     fn all_moves_within_an_epoch() {
         //                                                    UPCLFR
-        assert_eq!(row(Role::Unattached, false), "++--+-");
-        assert_eq!(row(Role::Prospective, false), "++--+-");
-        assert_eq!(row(Role::Candidate, false), "-+-++-");
-        assert_eq!(row(Role::Leader, false), "-----+");
-        assert_eq!(row(Role::Follower, false), "-+----");
-        assert_eq!(row(Role::Resigned, false), "-+----");
+        assert_eq!(row(Role::Unattached, false, true), "++--+-");
+        assert_eq!(row(Role::Prospective, false, true), "++--+-");
+        assert_eq!(row(Role::Candidate, false, true), "-+-++-");
+        assert_eq!(row(Role::Leader, false, true), "-----+");
+        assert_eq!(row(Role::Follower, false, true), "-+----");
+        assert_eq!(row(Role::Resigned, false, true), "-+----");
     }
 
     #[test]
@@ -106,7 +107,22 @@ mod tests {
             } else {
                 "+---+-"
             };
-            assert_eq!(row(from, true), expected, "{from:?}");
+            assert_eq!(row(from, true, true), expected, "{from:?}");
         }
+    }
+
+    #[test]
+    fn an_observer_never_stands_for_election() {
+        for from in ROLES {
+            for epoch_advances in [false, true] {
+                let row = row(from, epoch_advances, false);
+                assert_eq!(&row[1..3], "--", "{from:?}");
+            }
+        }
+        //                                                          UPCLFR
+        assert_eq!(row(Role::Follower, false, false), "+-----");
+        assert_eq!(row(Role::Unattached, false, false), "+---+-");
+        assert_eq!(row(Role::Leader, false, false), "-----+");
+        assert_eq!(row(Role::Resigned, true, false), "+---+-");
     }
 }

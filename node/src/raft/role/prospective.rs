@@ -83,10 +83,11 @@ impl Replica {
             if !self.peers.is_ready(peer) {
                 continue;
             }
+            let voters = self.voter_history.latest();
             let request = Request::Vote(VoteRequest {
                 cluster_id: self.configuration.cluster_id.clone(),
-                voter: peer.into(),
-                replica: self.id().into(),
+                voter: voters.get(peer).map_or(peer.into(), |voter| voter.key),
+                replica: self.configuration.key(),
                 replica_epoch: epoch,
                 last_epoch: self.log.last_epoch(),
                 last_offset: self.log.end(),

@@ -43,7 +43,7 @@ impl Replica {
         let Some(leader) = self.as_leader() else {
             return;
         };
-        let successors = leader.preferred_successors();
+        let successors = leader.preferred_successors(self.voter_history.latest(), self.id());
         let election_deadline_ns = self.fresh_election_deadline_ns();
         let voters = self.voter_history.latest();
         let resigned = Resigned::new(voters, self.id(), successors, election_deadline_ns);
@@ -82,7 +82,7 @@ impl Replica {
                     leader_id: self.id(),
                     leader_epoch: self.epoch(),
                     preferred_successors: preferred_successors.clone(),
-                    leader_endpoint: None,
+                    leader_endpoint: self.configuration.endpoint.clone(),
                 });
                 self.send(peer, Asked::EndQuorumEpoch, request);
             }

@@ -5,7 +5,7 @@ use super::RoleState;
 use crate::ids::{Epoch, NodeId};
 use crate::message::Request;
 use crate::raft::peers::Asked;
-use crate::raft::timers::is_due;
+use crate::raft::timers::{NEVER_NS, is_due};
 use crate::raft::{QuorumState, Replica};
 
 /// Waits for a leader, a reason to vote, or its election timer.
@@ -41,12 +41,18 @@ impl Replica {
         );
     }
 
+    /// Waits; an observer as long as it takes, because it cannot stand for election.
     pub(in crate::raft) fn become_unattached(
         &mut self,
         quorum_state: QuorumState,
         election_deadline_ns: u64,
         reason: &'static str,
     ) {
+        let election_deadline_ns = match (self.is_voter(), election_deadline_ns) {
+            (false, _) => NEVER_NS,
+            (true, NEVER_NS) => self.fresh_election_deadline_ns(),
+            (true, kept_ns) => kept_ns,
+        };
         let role = RoleState::Unattached(Unattached {
             election_deadline_ns,
         });
@@ -64,14 +70,14 @@ impl Replica {
         due
     }
 
-    /// Fetches from any other voter to learn from its answer who leads (KAFKA-17030).
+    /// Fetches from anyone known to learn from its answer who leads (KAFKA-17030).
     pub(in crate::raft) fn send_discovery_fetch(&mut self, except: Option<NodeId>) {
         // A fetch promises that everything before its offset is durable.
         if self.peers.any_in_flight() || !self.log.is_flushed() {
             return;
         }
-        let mut ready = self.peers.ids();
-        ready.retain(|&peer| Some(peer) != except && self.peers.is_ready(peer));
+        let mut ready = self.discovery_candidates(except);
+        ready.retain(|&peer| self.peers.is_ready(peer));
         if ready.is_empty() {
             return;
         }

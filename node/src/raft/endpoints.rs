@@ -1,0 +1,93 @@
+//! Owns where other replicas listen, as far as the protocol knows, and so whom this replica can follow.
+//! Never resolves or connects to anything; what a process was configured with goes before this.
+
+use std::collections::BTreeSet;
+
+use super::Replica;
+use crate::ids::{Epoch, NodeId};
+
+/// Where a leader listens, as a message said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LearnedEndpoint {
+    epoch: Epoch,
+    leader: NodeId,
+    endpoint: String,
+    /// Whether the leader said so itself.
+    first_hand: bool,
+}
+
+impl Replica {
+    /// Where the protocol knows `id` to listen. What the present leader says of itself is the newest;
+    /// what others say may be older than the voters in the log.
+    pub(super) fn endpoint_of(&self, id: NodeId) -> Option<String> {
+        let learned = self.learned_endpoint.as_ref();
+        let learned = learned.filter(|learned| learned.leader == id);
+        let fresh = learned.filter(|learned| learned.first_hand && learned.epoch == self.epoch());
+        let recorded = || {
+            let voter = self.voter_history.latest().get(id)?;
+            voter.endpoint.clone()
+        };
+        fresh
+            .map(|learned| learned.endpoint.clone())
+            .or_else(recorded)
+            .or_else(|| learned.map(|learned| learned.endpoint.clone()))
+    }
+
+    /// Takes note of where a leader is said to listen.
+    pub(super) fn learn_endpoint(
+        &mut self,
+        leader: NodeId,
+        epoch: Epoch,
+        endpoint: Option<&str>,
+        first_hand: bool,
+    ) {
+        let Some(endpoint) = endpoint.filter(|_| self.may_follow_strangers()) else {
+            return;
+        };
+        let known_better = self.learned_endpoint.as_ref().is_some_and(|known| {
+            known.first_hand && !first_hand && (known.epoch, known.leader) == (epoch, leader)
+        });
+        if !known_better {
+            self.learned_endpoint = Some(LearnedEndpoint {
+                epoch,
+                leader,
+                endpoint: endpoint.to_owned(),
+                first_hand,
+            });
+        }
+    }
+
+    /// Where the leader of the epoch listens, for answers that name it.
+    pub(super) fn leader_endpoint(&self) -> Option<String> {
+        match self.quorum_state.leader {
+            Some(leader) if leader == self.id() => self.configuration.endpoint.clone(),
+            leader => self.endpoint_of(leader?),
+        }
+    }
+
+    /// Whether `leader` can be asked for records: it is a voter, it is configured, or a message said
+    /// where it listens. A leader need not be a voter: it may lead until its removal is committed.
+    pub(super) fn can_follow(&self, leader: NodeId) -> bool {
+        let learned = self.learned_endpoint.as_ref();
+        leader != self.id()
+            && (self.voter_history.latest().contains_id(leader)
+                || self.configuration.bootstrap.contains(&leader)
+                || learned.is_some_and(|learned| learned.leader == leader))
+    }
+
+    /// Where voters are configured (kraft.version 0), nobody else can lead.
+    fn may_follow_strangers(&self) -> bool {
+        self.voter_history.kraft_version() >= 1 || self.voter_history.latest().is_empty()
+    }
+
+    /// Whom to ask who leads (KAFKA-17030): all voters and the configured bootstrap servers. A removed
+    /// voter that missed its removal learns of it in this way.
+    pub(super) fn discovery_candidates(&self, except: Option<NodeId>) -> Vec<NodeId> {
+        let voters = self.voter_history.latest().ids();
+        let known: BTreeSet<NodeId> = voters
+            .chain(self.configuration.bootstrap.iter().copied())
+            .collect();
+        let may_ask = |id: &NodeId| *id != self.id() && Some(*id) != except;
+        known.into_iter().filter(may_ask).collect()
+    }
+}
