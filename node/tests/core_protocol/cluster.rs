@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use node::ids::{NodeId, Offset};
-use node::message::{Request, Response};
+use node::ids::{DirectoryId, NodeId, Offset, ReplicaKey};
+use node::message::{AddRaftVoterRequest, ErrorCode, RemoveRaftVoterRequest, Request, Response};
 use node::mutants::Bug;
 use node::raft::{
-    Configuration, Correlation, Input, PeerAnswer, Refusal, Replica, Role, Ticket, Timers,
+    Configuration, Correlation, Input, PeerAnswer, RecordedVoters, Refusal, Replica, Role, Ticket,
+    Timers,
 };
+use node::voters::{VersionRange, Voter, VoterSet};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -82,6 +84,9 @@ pub(crate) enum Held {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) replica: Option<Replica>,
+    pub(crate) key: ReplicaKey,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) auto_join: bool,
     pub(crate) disk: Disk,
     pub(crate) clock_offset_ns: i64,
     pub(crate) incarnation: u64,
@@ -110,6 +115,13 @@ pub(crate) struct Cluster {
     pub(crate) cut: BTreeSet<(NodeId, NodeId)>,
     pub(crate) snapshotting: Snapshotting,
     pub(crate) snapshot_counts: SnapshotCounts,
+    /// Links on which only fetches are lost.
+    pub(crate) fetches_blocked: BTreeSet<(NodeId, NodeId)>,
+    /// Whether voters can change (kraft.version 1).
+    pub(crate) voters_are_in_log: bool,
+    pub(crate) bootstrap: BTreeSet<NodeId>,
+    /// Requests of operators, and their answers.
+    pub(crate) changes: BTreeMap<Ticket, Option<Response>>,
     seed: u64,
     random: ChaCha8Rng,
     bug: Option<Bug>,
@@ -118,8 +130,61 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(voter_count: i32, seed: u64, bug: Option<Bug>) -> Self {
-        let fresh = || Node {
+        let mut cluster = Self::unstarted(voter_count, seed, bug);
+        for id in cluster.ids() {
+            cluster.restart(id);
+        }
+        cluster
+    }
+
+    /// A cluster whose voters can change, with observers that know two replicas to ask.
+    pub(crate) fn of_changing_voters(
+        voter_count: i32,
+        observer_count: i32,
+        seed: u64,
+        bug: Option<Bug>,
+    ) -> Self {
+        let mut cluster = Self::unstarted(voter_count + observer_count, seed, bug);
+        cluster.voters_are_in_log = true;
+        cluster.bootstrap = [NodeId(1), NodeId(2)].into();
+        for (id, node) in &mut cluster.nodes {
+            node.key.directory_id = Some(DirectoryId(id.0 as u128));
+            node.endpoint = Some(id.to_string());
+        }
+        let voters: VoterSet = (1..=voter_count)
+            .map(|id| cluster.voter(NodeId(id)))
+            .collect();
+        for id in cluster.ids() {
+            if voters.contains_id(id) {
+                cluster.node(id).disk.bootstrap = Some(RecordedVoters {
+                    kraft_version: 1,
+                    voters: voters.clone(),
+                });
+            }
+            cluster.restart(id);
+        }
+        cluster
+    }
+
+    /// A node as a voter.
+    pub(crate) fn voter(&self, id: NodeId) -> Voter {
+        Voter {
+            key: self.nodes[&id].key,
+            endpoint: self.nodes[&id].endpoint.clone(),
+            versions: VersionRange::SUPPORTED,
+        }
+    }
+
+    pub(crate) fn key_of(&self, id: NodeId) -> ReplicaKey {
+        self.nodes[&id].key
+    }
+
+    fn unstarted(node_count: i32, seed: u64, bug: Option<Bug>) -> Self {
+        let fresh = |id| Node {
             replica: None,
+            key: NodeId(id).into(),
+            endpoint: None,
+            auto_join: false,
             disk: Disk::default(),
             clock_offset_ns: CLOCK_START_NS as i64,
             incarnation: 0,
@@ -131,9 +196,9 @@ impl Cluster {
             uncommitted: BTreeMap::new(),
             last_high_watermark: None,
         };
-        let mut cluster = Self {
+        Self {
             now_ns: 0,
-            nodes: (1..=voter_count).map(|id| (NodeId(id), fresh())).collect(),
+            nodes: (1..=node_count).map(|id| (NodeId(id), fresh(id))).collect(),
             history: History::default(),
             outcomes: BTreeMap::new(),
             lost_per_mille: 0,
@@ -144,15 +209,15 @@ impl Cluster {
             cut: BTreeSet::new(),
             snapshotting: Snapshotting::default(),
             snapshot_counts: SnapshotCounts::default(),
+            fetches_blocked: BTreeSet::new(),
+            voters_are_in_log: false,
+            bootstrap: BTreeSet::new(),
+            changes: BTreeMap::new(),
             seed,
             random: ChaCha8Rng::seed_from_u64(seed),
             bug,
             next_number: 1,
-        };
-        for id in cluster.ids() {
-            cluster.restart(id);
         }
-        cluster
     }
 
     pub(crate) fn ids(&self) -> Vec<NodeId> {
@@ -208,8 +273,14 @@ impl Cluster {
         }
     }
 
+    /// Fetches of `from` do not reach `to`, everything else does.
+    pub(crate) fn block_fetches_of(&mut self, from: NodeId, to: NodeId) {
+        self.fetches_blocked.insert((from, to));
+    }
+
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
+        self.fetches_blocked.clear();
     }
 
     /// Cuts the power of a node; some of what it had not synced may survive.
@@ -233,15 +304,20 @@ impl Cluster {
     }
 
     pub(crate) fn restart(&mut self, id: NodeId) {
+        let configured = if self.voters_are_in_log {
+            VoterSet::default()
+        } else {
+            self.ids().into_iter().collect()
+        };
+        let random_seed = self.seed ^ (self.number() << 20);
+        let node = &self.nodes[&id];
         let configuration = Configuration {
             bug: self.bug,
-            ..Configuration::of_static_voters(
-                id,
-                "test",
-                self.ids().into_iter().collect(),
-                TIMERS,
-                self.seed ^ (self.number() << 20),
-            )
+            directory_id: node.key.directory_id,
+            endpoint: node.endpoint.clone(),
+            auto_join: node.auto_join,
+            bootstrap: self.bootstrap.clone(),
+            ..Configuration::of_static_voters(id, "test", configured, TIMERS, random_seed)
         };
         let now_ns = self.clock_of(id);
         let node = self.node(id);
@@ -279,6 +355,79 @@ impl Cluster {
             },
         );
         ticket
+    }
+
+    fn change_voters(&mut self, asked: NodeId, request: Request) -> Ticket {
+        let ticket = Ticket(self.number());
+        self.changes.insert(ticket, None);
+        self.deliver(asked, Input::PeerRequest { ticket, request });
+        ticket
+    }
+
+    /// Asks `asked` to make `id` a voter.
+    pub(crate) fn ask_to_add(&mut self, asked: NodeId, id: NodeId) -> Ticket {
+        let request = Request::AddRaftVoter(AddRaftVoterRequest {
+            cluster_id: "test".to_owned(),
+            timeout_ms: 400,
+            voter: self.key_of(id),
+            endpoint: id.to_string(),
+            ack_when_committed: true,
+        });
+        self.change_voters(asked, request)
+    }
+
+    /// Asks `asked` to remove the voter `voter`.
+    pub(crate) fn ask_to_remove(&mut self, asked: NodeId, voter: ReplicaKey) -> Ticket {
+        let request = Request::RemoveRaftVoter(RemoveRaftVoterRequest {
+            cluster_id: "test".to_owned(),
+            voter,
+        });
+        self.change_voters(asked, request)
+    }
+
+    pub(crate) fn outcome_of(&self, change: Ticket) -> Option<ErrorCode> {
+        self.changes[&change].as_ref().map(Response::error)
+    }
+
+    /// Repeats a change as long as the cluster says that it may succeed later.
+    #[track_caller]
+    fn insist(&mut self, what: &str, ask: impl Fn(&mut Self, NodeId) -> Ticket) {
+        for _ in 0..100 {
+            let leader = self.await_leader();
+            let change = ask(self, leader);
+            self.run_until(what, 2_000 * MS, |cluster| {
+                cluster.outcome_of(change).is_some()
+            });
+            match self.outcome_of(change) {
+                Some(ErrorCode::None) => return,
+                Some(ErrorCode::RequestTimedOut | ErrorCode::NotLeaderOrFollower) => {
+                    self.run_for(20 * MS);
+                }
+                refused => panic!("{what}: {refused:?}"),
+            }
+        }
+        panic!("never: {what}: {:?}", self.changes.last_key_value());
+    }
+
+    #[track_caller]
+    pub(crate) fn add_voter(&mut self, id: NodeId) {
+        self.insist("a voter is added", |cluster, leader| {
+            cluster.ask_to_add(leader, id)
+        });
+    }
+
+    #[track_caller]
+    pub(crate) fn remove_voter(&mut self, id: NodeId) {
+        let key = self.key_of(id);
+        self.insist("a voter is removed", |cluster, leader| {
+            cluster.ask_to_remove(leader, key)
+        });
+    }
+
+    /// Ids of the voters by what is committed.
+    pub(crate) fn committed_voters(&self) -> Vec<i32> {
+        let voters = self.history.voters.as_ref();
+        voters.map_or(Vec::new(), |voters| voters.ids().map(|id| id.0).collect())
     }
 
     pub(crate) fn shut_down(&mut self, id: NodeId) {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use node::batch::Batch;
+use node::control_record::ControlRecord;
 use node::ids::{Epoch, Offset, SnapshotId};
-use node::raft::{EpochStart, QuorumState, Recovered, StoredSnapshot};
+use node::raft::{EpochStart, QuorumState, RecordedVoters, Recovered, StoredSnapshot};
+use node::voters::VoterSet;
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -39,6 +41,15 @@ impl Snapshot {
         }
     }
 
+    /// What it says of the voters; `None` where they are configured.
+    pub(crate) fn voters(&self) -> Option<RecordedVoters> {
+        let (_, voters) = voter_sets(&self.batches).pop()?;
+        Some(RecordedVoters {
+            kraft_version: 1,
+            voters,
+        })
+    }
+
     fn stored(&self) -> StoredSnapshot {
         StoredSnapshot {
             id: self.id(),
@@ -54,6 +65,8 @@ pub(crate) struct Disk {
     pub(crate) log: Vec<Batch>,
     /// What a power cut leaves for certain.
     pub(crate) durable: Vec<Batch>,
+    /// What formatting left.
+    pub(crate) bootstrap: Option<RecordedVoters>,
     unsynced: Vec<Operation>,
     /// Where both begin.
     pub(crate) log_start: Offset,
@@ -80,7 +93,59 @@ fn end_of(log: &[Batch]) -> Offset {
     log.last().map_or(Offset(0), Batch::end_offset)
 }
 
+/// The control records of a log.
+pub(crate) fn control_records(log: &[Batch]) -> impl Iterator<Item = (Offset, ControlRecord)> {
+    let control = log.iter().filter(|batch| batch.is_control());
+    control.flat_map(|batch| {
+        let decode = |(offset, payload)| (offset, ControlRecord::decode(payload).unwrap());
+        batch.records().map(decode).collect::<Vec<_>>()
+    })
+}
+
+/// The sets of voters in a log.
+pub(crate) fn voter_sets(log: &[Batch]) -> Vec<(Offset, VoterSet)> {
+    let set = |(offset, record)| match record {
+        ControlRecord::Voters { voters } => Some((offset, voters)),
+        _ => None,
+    };
+    control_records(log).filter_map(set).collect()
+}
+
 impl Disk {
+    fn snapshot_voters(&self) -> Option<RecordedVoters> {
+        match self.snapshots.last_key_value() {
+            Some((_, newest)) => newest.voters(),
+            None => self.bootstrap.clone(),
+        }
+    }
+
+    /// What was in force where the log starts, and every set of voters in it.
+    pub(crate) fn voter_sets(&self) -> Vec<(Offset, VoterSet)> {
+        self.voter_sets_of(&self.log)
+    }
+
+    fn voter_sets_of(&self, log: &[Batch]) -> Vec<(Offset, VoterSet)> {
+        let earliest = self.snapshots.values().next();
+        let at_start = match earliest.filter(|earliest| earliest.id().end_offset == self.log_start)
+        {
+            Some(earliest) => earliest.voters(),
+            None => self.bootstrap.clone(),
+        };
+        let at_start = at_start.map(|recorded| (Offset(-1), recorded.voters));
+        at_start.into_iter().chain(voter_sets(log)).collect()
+    }
+
+    /// The voters by this disk alone; `None` where they are configured.
+    pub(crate) fn latest_voters(&self) -> Option<VoterSet> {
+        self.voter_sets().pop().map(|(_, voters)| voters)
+    }
+
+    /// The same after a power cut.
+    pub(crate) fn durable_voters(&self) -> Option<VoterSet> {
+        let sets = self.voter_sets_of(&self.durable);
+        sets.into_iter().next_back().map(|(_, voters)| voters)
+    }
+
     pub(crate) fn log_end(&self) -> Offset {
         end_of(&self.log).max(self.log_start)
     }
@@ -252,6 +317,8 @@ impl Disk {
             log_end: self.durable_end(),
             epochs,
             snapshots: self.snapshots.values().map(Snapshot::stored).collect(),
+            snapshot_voters: self.snapshot_voters(),
+            control_records: control_records(&self.durable).collect(),
             ..Recovered::default()
         }
     }

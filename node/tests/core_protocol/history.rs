@@ -4,21 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use node::batch::Batch;
-use node::ids::{Epoch, NodeId, Offset, SnapshotId};
+use node::ids::{Epoch, NodeId, Offset, ReplicaKey, SnapshotId};
 use node::raft::QuorumState;
+use node::voters::VoterSet;
 
-use crate::disk::{Disk, Snapshot};
+use crate::disk::{Disk, Snapshot, voter_sets};
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) violations: Vec<String>,
     leaders: BTreeMap<Epoch, NodeId>,
-    votes: BTreeMap<(NodeId, Epoch), NodeId>,
-    epochs: BTreeMap<NodeId, Epoch>,
+    votes: BTreeMap<(ReplicaKey, Epoch), NodeId>,
+    epochs: BTreeMap<ReplicaKey, Epoch>,
     /// Checksum of what was ever written at an offset in an epoch, by anyone.
     written: BTreeMap<(Offset, Epoch), u32>,
     /// What has ever been below any high watermark.
     pub(crate) committed: Vec<Batch>,
+    /// The newest set of voters that is committed; `None` while they are configured.
+    pub(crate) voters: Option<VoterSet>,
+    /// How many sets of voters were committed.
+    pub(crate) voter_set_count: usize,
     /// End of the newest write whose success a client has seen.
     pub(crate) acknowledged_end: Offset,
     /// End of the newest snapshot of each node.
@@ -36,7 +41,7 @@ impl History {
         self.leaders.get(&epoch).copied()
     }
 
-    pub(crate) fn note_persisted(&mut self, node: NodeId, state: QuorumState) {
+    pub(crate) fn note_persisted(&mut self, node: ReplicaKey, state: QuorumState) {
         let previous = self.epochs.insert(node, state.epoch).unwrap_or_default();
         if state.epoch < previous {
             self.violation(format!(
@@ -113,7 +118,10 @@ impl History {
                 .committed
                 .partition_point(|known| known.base_offset() < offset);
             match self.committed.get(at) {
-                None if offset == self.committed_end() => self.committed.push(batch.clone()),
+                None if offset == self.committed_end() => {
+                    self.committed.push(batch.clone());
+                    self.note_committed_voters(batch);
+                }
                 Some(known) if known == batch => {}
                 _ => self.violation(format!("committed record lost: {node} differs at {offset}")),
             }
@@ -121,15 +129,48 @@ impl History {
         }
     }
 
-    /// A leader's high watermark must be durable on a majority, with the same record below it.
+    /// Committed sets of voters differ from the one before by one voter at most.
+    fn note_committed_voters(&mut self, batch: &Batch) {
+        for (offset, voters) in voter_sets(std::slice::from_ref(batch)) {
+            let known = self.voters.replace(voters.clone());
+            self.voter_set_count += 1;
+            if let Some(known) = known
+                && difference(&known, &voters) > 1
+            {
+                self.violation(format!(
+                    "voters change from {:?} to {:?} at {offset}",
+                    keys(&known),
+                    keys(&voters)
+                ));
+            }
+        }
+    }
+
+    /// What a leader has beyond all that is committed changes the voters once at most.
+    pub(crate) fn note_leader_voters(&mut self, leader: NodeId, disk: &Disk) {
+        let committed = self.committed_end();
+        let sets = disk.voter_sets();
+        let is_change = |pair: &&[(Offset, VoterSet)]| {
+            pair[1].0 >= committed && difference(&pair[0].1, &pair[1].1) > 0
+        };
+        let count = sets.windows(2).filter(is_change).count();
+        if count > 1 {
+            self.violation(format!(
+                "{leader} has {count} uncommitted changes of the voters"
+            ));
+        }
+    }
+
+    /// A leader's high watermark must be durable on a majority of the voters, with the same record
+    /// below it. `disks` are those of the voters.
     pub(crate) fn note_leader_high_watermark<'a>(
         &mut self,
         leader: NodeId,
         high_watermark: Offset,
         own: &Disk,
-        disks: impl ExactSizeIterator<Item = &'a Disk>,
+        disks: impl Iterator<Item = &'a Disk>,
+        needed: usize,
     ) {
-        let needed = disks.len() / 2 + 1;
         let ends_there = |batch: &&Batch| batch.end_offset() == high_watermark;
         let last = own.log.iter().find(ends_there);
         let holds = |disk: &&Disk| {
@@ -145,10 +186,10 @@ impl History {
     }
 
     /// The disk of a node was wiped, and with it all it promised.
-    pub(crate) fn forget(&mut self, node: NodeId) {
+    pub(crate) fn forget(&mut self, node: ReplicaKey) {
         self.epochs.remove(&node);
         self.votes.retain(|(voter, _), _| *voter != node);
-        self.snapshot_ends.remove(&node);
+        self.snapshot_ends.remove(&node.id);
     }
 
     /// A snapshot is what was committed below its end (S2), and newer than those before (S1).
@@ -225,6 +266,15 @@ impl History {
 fn log_from(disk: &Disk, start: Offset) -> &[Batch] {
     let below = |batch: &Batch| batch.base_offset() < start;
     &disk.log[disk.log.partition_point(below)..]
+}
+
+fn keys(voters: &VoterSet) -> BTreeSet<ReplicaKey> {
+    voters.iter().map(|voter| voter.key).collect()
+}
+
+/// How many voters are in one of the sets only.
+fn difference(left: &VoterSet, right: &VoterSet) -> usize {
+    keys(left).symmetric_difference(&keys(right)).count()
 }
 
 fn key(batch: &Batch) -> (Offset, Epoch) {

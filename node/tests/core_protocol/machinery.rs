@@ -2,11 +2,12 @@
 //! Never decides when something happens; the cluster's clock does.
 
 use node::ids::{NodeId, Offset};
-use node::message::Response;
+use node::message::{Request, Response};
 use node::raft::{Correlation, Effect, Input, PeerAnswer, Role, Ticket};
 use node::trace::TraceEvent;
+use node::voters::VoterSet;
 
-use crate::cluster::{Cluster, Event, Held, MS, Outcome};
+use crate::cluster::{Cluster, Event, Held, MS, Node, Outcome};
 
 impl Cluster {
     fn schedule(&mut self, delay_ns: u64, event: Event) {
@@ -32,7 +33,9 @@ impl Cluster {
                 correlation,
                 request,
             } => {
-                if self.is_lost(from, to) {
+                let is_fetch = matches!(request, Request::Fetch(_));
+                let blocked = is_fetch && self.fetches_blocked.contains(&(from, to));
+                if self.is_lost(from, to) || blocked {
                     return;
                 }
                 if self.nodes[&to].replica.is_none() {
@@ -157,7 +160,8 @@ impl Cluster {
             match effect {
                 Effect::Persist(state) => {
                     self.node(id).disk.quorum_state = Some(state);
-                    self.history.note_persisted(id, state);
+                    let key = self.key_of(id);
+                    self.history.note_persisted(key, state);
                 }
                 Effect::Append(batch) => {
                     self.history.note_written(id, &batch);
@@ -166,10 +170,12 @@ impl Cluster {
                 Effect::Truncate(end) => self.node(id).disk.truncate(end),
                 Effect::Send {
                     peer,
-                    endpoint: _,
+                    endpoint,
                     correlation,
                     request,
                 } => {
+                    let is_known = !self.voters_are_in_log || self.bootstrap.contains(&peer);
+                    assert!(endpoint.is_some() || is_known, "{id} cannot reach {peer}");
                     self.hold(
                         id,
                         Held::Send {
@@ -269,7 +275,11 @@ impl Cluster {
             }
             Held::Reply { ticket, response } => {
                 let caller = self.node(id).callers.remove(&ticket);
-                let (to, incarnation, correlation) = caller.expect("one answer per ticket");
+                let Some((to, incarnation, correlation)) = caller else {
+                    let known = self.changes.insert(ticket, Some(response));
+                    assert_eq!(known, Some(None), "one answer per ticket");
+                    return;
+                };
                 let answer = PeerAnswer::Response(response);
                 self.send_answer(id, to, incarnation, correlation, answer);
             }
@@ -315,15 +325,29 @@ impl Cluster {
             .as_ref()
             .is_some_and(|r| r.role() == Role::Leader);
         if leads {
-            let disks = self.nodes.values().map(|node| &node.disk);
             let own = &self.nodes[&id].disk;
+            let voters = own.latest_voters();
+            let voter_count = voters.as_ref().map_or(self.nodes.len(), VoterSet::len);
+            let counts = |node: &&Node| voters.as_ref().is_none_or(|set| set.contains(&node.key));
+            let disks = self.nodes.values().filter(counts).map(|node| &node.disk);
+            let needed = voter_count / 2 + 1;
             self.history
-                .note_leader_high_watermark(id, high_watermark, own, disks);
+                .note_leader_high_watermark(id, high_watermark, own, disks, needed);
         }
     }
 
     fn note_traced(&mut self, id: NodeId, event: &TraceEvent) {
         match event {
+            TraceEvent::VotersAppended { offset, voters, .. } => {
+                let disk = &self.nodes[&id].disk;
+                let (last, set) = disk.voter_sets().pop().expect("the trace says so");
+                let names: Vec<_> = set.ids().map(|id| id.to_string()).collect();
+                assert_eq!((&last, &names), (offset, voters));
+                let replica = self.nodes[&id].replica.as_ref();
+                if replica.is_some_and(|replica| replica.role() == Role::Leader) {
+                    self.history.note_leader_voters(id, disk);
+                }
+            }
             TraceEvent::RoleChange {
                 role: Role::Leader,
                 epoch_start_offset,

@@ -9,6 +9,7 @@ mod election;
 mod fetching;
 mod history;
 mod machinery;
+mod membership;
 mod reads;
 mod replication;
 mod robustness;

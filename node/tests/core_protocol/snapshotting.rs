@@ -1,7 +1,7 @@
 //! Owns how the nodes of the cluster make, keep, send, store and install snapshots.
 //! Never decides what a replica does with one; it carries out effects and reports what came of them.
 
-use node::ids::{NodeId, Offset, SnapshotId};
+use node::ids::{DirectoryId, NodeId, Offset, SnapshotId};
 use node::message::{FetchSnapshotResponse, Response};
 use node::mutants::Bug;
 use node::raft::{Input, Ticket};
@@ -57,11 +57,18 @@ impl SnapshotCounts {
 }
 
 impl Cluster {
-    /// Loses everything on the disk of a node, which is off until it is restarted.
+    /// Loses everything on the disk of a node, which is off until it is restarted. Where voters can
+    /// change, it is another replica from then on, and can be told from the one it was.
     pub(crate) fn wipe(&mut self, id: NodeId) {
         self.power_cut(id);
-        self.node(id).disk = Disk::default();
-        self.history.forget(id);
+        self.history.forget(self.nodes[&id].key);
+        let number = u128::from(self.number());
+        let can_change = self.voters_are_in_log;
+        let node = self.node(id);
+        node.disk = Disk::default();
+        if can_change {
+            node.key.directory_id = Some(DirectoryId((number << 32) + id.0 as u128));
+        }
     }
 
     pub(crate) fn maybe_snapshot(&mut self, id: NodeId) {
@@ -90,8 +97,8 @@ impl Cluster {
     /// Makes a snapshot of everything below `end`, if the replica allows it.
     pub(crate) fn freeze(&mut self, id: NodeId, end: Offset) -> Option<SnapshotId> {
         let plan = self.replica(id).plan_snapshot(end)?;
-        assert_eq!(plan.voters, None, "the voters are configured");
         let (snapshot, stored) = self.node(id).disk.freeze(plan.id);
+        assert_eq!(plan.voters, snapshot.voters());
         self.snapshot_counts.frozen += 1;
         self.history.note_snapshot(id, plan.id, &snapshot);
         let digest = snapshot.digest();
@@ -169,7 +176,7 @@ impl Cluster {
         self.history.note_snapshot(id, snapshot_id, &snapshot);
         let input = Input::SnapshotInstalled {
             snapshot: stored,
-            voters: None,
+            voters: snapshot.voters(),
             digest: snapshot.digest(),
         };
         self.step(id, input);
