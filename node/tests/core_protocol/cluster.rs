@@ -88,6 +88,8 @@ pub(crate) struct Node {
     pub(crate) endpoint: Option<String>,
     pub(crate) auto_join: bool,
     pub(crate) disk: Disk,
+    /// Requests of operators to this incarnation.
+    pub(crate) changes: Vec<Ticket>,
     pub(crate) clock_offset_ns: i64,
     pub(crate) incarnation: u64,
     /// What this incarnation has committed below was compared with the rest of the cluster.
@@ -185,6 +187,7 @@ impl Cluster {
             key: NodeId(id).into(),
             endpoint: None,
             auto_join: false,
+            changes: Vec::new(),
             disk: Disk::default(),
             clock_offset_ns: CLOCK_START_NS as i64,
             incarnation: 0,
@@ -298,6 +301,11 @@ impl Cluster {
         node.inbox.clear();
         node.held.clear();
         node.callers.clear();
+        for ticket in std::mem::take(&mut node.changes) {
+            // Whoever asked gives up on an answer.
+            self.changes.remove(&ticket);
+        }
+        let node = self.node(id);
         for ticket in std::mem::take(&mut node.uncommitted).into_values() {
             self.outcomes.insert(ticket, Outcome::Unknown);
         }
@@ -360,6 +368,7 @@ impl Cluster {
     fn change_voters(&mut self, asked: NodeId, request: Request) -> Ticket {
         let ticket = Ticket(self.number());
         self.changes.insert(ticket, None);
+        self.node(asked).changes.push(ticket);
         self.deliver(asked, Input::PeerRequest { ticket, request });
         ticket
     }
@@ -370,7 +379,7 @@ impl Cluster {
             cluster_id: "test".to_owned(),
             timeout_ms: 400,
             voter: self.key_of(id),
-            endpoint: id.to_string(),
+            endpoint: self.nodes[&id].endpoint.clone().unwrap_or_default(),
             ack_when_committed: true,
         });
         self.change_voters(asked, request)
@@ -386,7 +395,7 @@ impl Cluster {
     }
 
     pub(crate) fn outcome_of(&self, change: Ticket) -> Option<ErrorCode> {
-        self.changes[&change].as_ref().map(Response::error)
+        self.changes.get(&change)?.as_ref().map(Response::error)
     }
 
     /// Repeats a change as long as the cluster says that it may succeed later.

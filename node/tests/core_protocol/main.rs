@@ -22,4 +22,5 @@ mod snapshot_fetching;
 mod snapshot_serving;
 mod snapshotting;
 mod soak;
+mod soak_membership;
 mod solo;

@@ -154,6 +154,33 @@ fn a_removed_leader_leads_until_its_removal_is_committed_and_then_leaves() {
     }
 }
 
+/// A limit of the protocol, not of this implementation: who is no voter by its own log never stands for
+/// election (KIP-853), also while its removal is not committed, as the Raft dissertation (4.2.2) would
+/// have it. The other voter needs the vote of the first, whose log is longer. Once the record has
+/// reached the other voter, all is well; remove the follower of two to be sure.
+#[test]
+fn two_voters_are_stuck_if_the_leader_dies_while_it_removes_itself() {
+    for reaches_the_other in [false, true] {
+        let mut cluster = Cluster::of_changing_voters(2, 0, 61, None);
+        let leader = settle(&mut cluster);
+        let other = others(&cluster, leader)[0];
+        if !reaches_the_other {
+            cluster.isolate(leader);
+        }
+        let key = cluster.key_of(leader);
+        cluster.ask_to_remove(leader, key);
+        cluster.run_for(10 * MS);
+        cluster.power_cut_keeping(leader, 1);
+        cluster.heal();
+        cluster.restart(leader);
+        cluster.run_for(10_000 * MS);
+        let led_by = cluster.settled_leader();
+        assert_eq!(led_by, reaches_the_other.then_some(other));
+        assert!(!cluster.replica(leader).is_voter());
+        cluster.assert_safe();
+    }
+}
+
 /// KAFKA-17030: it is not told, but learns by asking.
 #[test]
 fn a_voter_that_missed_its_removal_disturbs_nobody_and_learns_of_it() {

@@ -9,7 +9,7 @@ use crate::snapshotting::{SnapshotCounts, Snapshotting};
 
 const FAULT_ROUNDS: u64 = 25;
 
-fn disturb(cluster: &mut Cluster) {
+pub(crate) fn disturb(cluster: &mut Cluster) {
     let ids = cluster.ids();
     let node = ids[cluster.below(ids.len() as u64) as usize];
     let other = ids[cluster.below(ids.len() as u64) as usize];
@@ -36,7 +36,7 @@ fn disturb(cluster: &mut Cluster) {
     }
 }
 
-fn use_it(cluster: &mut Cluster, count: u64) {
+pub(crate) fn use_it(cluster: &mut Cluster, count: u64) {
     for number in 0..count {
         let ids = cluster.ids();
         let node = match cluster.settled_leader().filter(|_| cluster.below(4) > 0) {
@@ -101,7 +101,7 @@ fn run_with(
 }
 
 /// Heals everything; nodes that were shut down are started again, as an operator would.
-fn heal(cluster: &mut Cluster) {
+pub(crate) fn heal(cluster: &mut Cluster) {
     cluster.heal();
     cluster.lost_per_mille = 0;
     cluster.snapshotting.damage_per_mille = 0;
