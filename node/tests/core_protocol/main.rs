@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod changing;
 mod cluster;
 mod disk;
 mod election;
@@ -10,6 +11,7 @@ mod fetching;
 mod history;
 mod machinery;
 mod membership;
+mod membership_rules;
 mod reads;
 mod replication;
 mod robustness;
