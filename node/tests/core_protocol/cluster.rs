@@ -92,6 +92,8 @@ pub(crate) struct Node {
     pub(crate) changes: Vec<Ticket>,
     pub(crate) clock_offset_ns: i64,
     pub(crate) incarnation: u64,
+    /// Whether its trace says that it leads.
+    pub(crate) leads: bool,
     /// What this incarnation has committed below was compared with the rest of the cluster.
     pub(crate) checked: Offset,
     pub(crate) syncing: bool,
@@ -191,6 +193,7 @@ impl Cluster {
             disk: Disk::default(),
             clock_offset_ns: CLOCK_START_NS as i64,
             incarnation: 0,
+            leads: false,
             checked: Offset(0),
             syncing: false,
             inbox: Vec::new(),
@@ -330,6 +333,7 @@ impl Cluster {
         let now_ns = self.clock_of(id);
         let node = self.node(id);
         node.incarnation += 1;
+        node.leads = false;
         node.checked = Offset(0);
         node.last_high_watermark = None;
         let (replica, effects) = Replica::start(configuration, node.disk.recover(), now_ns);

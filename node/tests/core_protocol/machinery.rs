@@ -319,11 +319,8 @@ impl Cluster {
         for (offset, ticket) in std::mem::replace(&mut node.uncommitted, later) {
             self.hold(id, Held::Acknowledge { ticket, offset });
         }
-        // While the replica starts it does not lead unless it is alone.
-        let leads = self.nodes[&id]
-            .replica
-            .as_ref()
-            .is_some_and(|r| r.role() == Role::Leader);
+        // By its trace: within one step it may commit its own removal and resign.
+        let leads = self.nodes[&id].leads;
         if leads {
             let own = &self.nodes[&id].disk;
             let voters = own.latest_voters();
@@ -337,14 +334,16 @@ impl Cluster {
     }
 
     fn note_traced(&mut self, id: NodeId, event: &TraceEvent) {
+        if let TraceEvent::RoleChange { role, .. } = event {
+            self.node(id).leads = *role == Role::Leader;
+        }
         match event {
             TraceEvent::VotersAppended { offset, voters, .. } => {
                 let disk = &self.nodes[&id].disk;
                 let (last, set) = disk.voter_sets().pop().expect("the trace says so");
                 let names: Vec<_> = set.ids().map(|id| id.to_string()).collect();
                 assert_eq!((&last, &names), (offset, voters));
-                let replica = self.nodes[&id].replica.as_ref();
-                if replica.is_some_and(|replica| replica.role() == Role::Leader) {
+                if self.nodes[&id].leads {
                     self.history.note_leader_voters(id, disk);
                 }
             }
