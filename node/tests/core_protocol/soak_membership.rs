@@ -153,46 +153,31 @@ fn voters_change_under_faults_without_harm_for_as_long_as_wanted() {
     }
 }
 
+/// The soak would be worth little if it could not see what it is made to see.
 #[test]
-#[ignore]
-fn debug_one() {
-    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
-    let n: Vec<i32> = std::env::var("SHAPE")
-        .unwrap_or("3,5".into())
-        .split(',')
-        .map(|x| x.parse().unwrap())
-        .collect();
-    let mut cluster = run(n[0], n[1], seed, None);
-    cluster.assert_safe();
-    heal(&mut cluster);
-    cluster.run_for(5000 * MS);
-    for (id, node) in &cluster.nodes {
-        let r = node.replica.as_ref().unwrap();
-        eprintln!(
-            "{id} key {:?} role {:?} epoch {} end {:?} hwm {:?} sets {:?} leader {:?} vote {:?} q {:?} last epoch {:?}",
-            node.key,
-            r.role(),
-            r.epoch(),
-            r.log_end(),
-            r.high_watermark(),
-            crate::disk::voter_sets(&node.disk.log)
-                .iter()
-                .map(|(o, v)| (o.0, v.iter().map(|v| v.key.to_string()).collect::<Vec<_>>()))
-                .collect::<Vec<_>>()
-                .last(),
-            r.leader(),
-            r.describe().voted_for,
-            node.disk.quorum_state,
-            node.disk.log.last().map(|b| b.epoch())
-        );
+fn the_same_run_notices_two_changes_at_once() {
+    let noticed = (0..60).any(|seed| is_noticed(Bug::TwoPendingChanges, seed));
+    assert!(noticed);
+}
+
+/// How often each bug of this kind is noticed; for people, not a test.
+#[test]
+#[ignore = "measures"]
+fn how_many_of_a_hundred_runs_notice_each_bug() {
+    for bug in [
+        Bug::HighWatermarkCountsNonvoterLeader,
+        Bug::AddVoterNoHighWatermarkCheck,
+        Bug::TwoPendingChanges,
+        Bug::PendingExpiresInAccumulator,
+        Bug::VotersOnCommit,
+    ] {
+        let count = (0..100).filter(|&seed| is_noticed(bug, seed)).count();
+        eprintln!("{bug}: {count}");
     }
-    eprintln!(
-        "committed {:?} end {:?}",
-        cluster
-            .history
-            .voters
-            .as_ref()
-            .map(|v| v.iter().map(|v| v.key.to_string()).collect::<Vec<_>>()),
-        crate::disk::end_of(&cluster.history.committed)
-    );
+}
+
+/// By a property, or by an assertion that stops a replica.
+fn is_noticed(bug: Bug, seed: u64) -> bool {
+    let run = std::panic::catch_unwind(|| run(3, 5, seed, Some(bug)));
+    run.is_err() || run.is_ok_and(|cluster| !cluster.history.violations.is_empty())
 }
