@@ -388,7 +388,8 @@ impl Replica {
 
 fn check_names_voter(key: &ReplicaKey) -> Result<(), Refused> {
     let NodeId(id) = key.id;
-    if id >= 0 && key.directory_id.is_some() {
+    // Kafka writes a missing directory id as 0, so a record could not name it.
+    if id >= 0 && key.directory_id.is_some_and(|directory| directory.0 != 0) {
         return Ok(());
     }
     refused(

@@ -331,3 +331,34 @@ fn configured_voters_cannot_be_changed() {
     let refused = Some(ErrorCode::UnsupportedVersion);
     assert_eq!(cluster.outcome_of(removal), refused);
 }
+
+/// A new voter gets the voters with the snapshot; records that made them are not in any log.
+#[test]
+fn voters_survive_in_snapshots_when_the_log_that_named_them_is_gone() {
+    let mut cluster = Cluster::of_changing_voters(2, 2, 67, None);
+    settle(&mut cluster);
+    cluster.power_cut(N[4]);
+    cluster.add_voter(N[3]);
+    let leader = cluster.await_leader();
+    cluster.write(leader, b"x");
+    cluster.run_for(200 * MS);
+    for id in [N[1], N[2], N[3]] {
+        cluster.compact(id);
+        assert!(cluster.nodes[&id].disk.log.is_empty());
+    }
+    cluster.restart(N[4]);
+    cluster.run_until("it installs the snapshot", 2_000 * MS, |cluster| {
+        cluster.snapshot_counts.installed == 1
+    });
+    let described = cluster.replica(N[4]).describe();
+    let ids: Vec<_> = described.voters.iter().map(|voter| voter.id.0).collect();
+    assert_eq!((ids, described.kraft_version), (vec![1, 2, 3], 1));
+    for id in cluster.ids() {
+        cluster.power_cut(id);
+        cluster.restart(id);
+    }
+    cluster.add_voter(N[4]);
+    settle(&mut cluster);
+    assert_eq!(cluster.committed_voters(), [1, 2, 3, 4]);
+    cluster.assert_safe();
+}

@@ -10,6 +10,9 @@ use node::raft::{Effect, Input, Role};
 use node::trace::TraceEvent;
 use node::voters::{VersionRange, Voter};
 
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
 use crate::changing::{Changing, add_request, change_reply, key, probe, refusal, voter};
 use crate::cluster::{MS, TIMERS};
 use crate::solo::{PEER, Solo, configuration as static_configuration, ready_reads, sends};
@@ -620,4 +623,55 @@ fn a_probe_answered_by_something_else_failed() {
     let effects = leader.solo.answer(peer, correlation, nonsense);
     assert_eq!(outcome(&effects, ticket), Some(ErrorCode::RequestTimedOut));
     assert_eq!(leader.solo.replica.role(), Role::Leader);
+}
+
+/// Whatever is asked in whatever order, nothing stops the leader, and at most one change waits.
+#[test]
+fn no_sequence_of_requests_stops_a_leader() {
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let mut below = |bound: u64| (random.next_u64() % bound) as i32;
+    for _ in 0..40 {
+        let mut leader = Changing::leading(&[1, 2, 3], None);
+        for _ in 0..60 {
+            let id = below(7) - 1;
+            let replica = if below(6) == 0 {
+                NodeId(id).into()
+            } else {
+                key(id.max(0))
+            };
+            let effects = match below(8) {
+                0 | 1 => leader.add(id.max(0)).1,
+                2 => leader.remove(replica).1,
+                3 => {
+                    let listed = Voter {
+                        key: replica,
+                        ..voter(id)
+                    };
+                    leader.update(listed).1
+                }
+                4 => {
+                    let end = leader.end().0;
+                    let offset = Offset(i64::from(below(3) == 0) * (end - 1).max(0) + end % 2);
+                    let mut request = leader.solo.fetch_request(offset);
+                    request.replica = replica;
+                    leader.solo.fetch(request).1
+                }
+                5 if id != 1 => leader.acknowledge(id.max(2)),
+                6 => leader.solo.flush(),
+                _ => leader.solo.tick_after(below(60) as u64 * MS),
+            };
+            if let Some((peer, _)) = probe(&effects) {
+                match below(3) {
+                    0 => leader.probe_failed(&effects),
+                    1 => leader.probed(&effects, &voter(below(6))),
+                    _ => leader.probed(&effects, &voter(peer.0)),
+                };
+            }
+            let described = leader.solo.replica.describe();
+            assert!(!described.voters.is_empty());
+            if described.role != Role::Leader {
+                break;
+            }
+        }
+    }
 }

@@ -273,10 +273,7 @@ fn a_removal_is_lost_if_the_leader_leaves_before_anyone_knows_of_it() {
         cluster.run_for(5_000 * MS);
         cluster.run_until("all caught up", 2_000 * MS, Cluster::is_caught_up);
         cluster.assert_safe();
-        let newest = voter_sets(&cluster.nodes[&leader].disk.log)
-            .pop()
-            .unwrap()
-            .1;
+        let newest = cluster.nodes[&leader].disk.latest_voters().unwrap();
         (cluster.outcome_of(removal), newest.contains(&leader_key))
     });
     assert_eq!(right, (Some(ErrorCode::None), false));

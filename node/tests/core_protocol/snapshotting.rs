@@ -62,12 +62,10 @@ impl Cluster {
     pub(crate) fn wipe(&mut self, id: NodeId) {
         self.power_cut(id);
         self.history.forget(self.nodes[&id].key);
-        let number = u128::from(self.number());
-        let can_change = self.voters_are_in_log;
-        let node = self.node(id);
-        node.disk = Disk::default();
-        if can_change {
-            node.key.directory_id = Some(DirectoryId((number << 32) + id.0 as u128));
+        self.node(id).disk = Disk::default();
+        if self.voters_are_in_log {
+            let number = u128::from(self.number());
+            self.node(id).key.directory_id = Some(DirectoryId((number << 32) + id.0 as u128));
         }
     }
 

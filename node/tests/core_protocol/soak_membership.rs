@@ -6,6 +6,7 @@ use node::mutants::Bug;
 use node::raft::Role;
 
 use crate::cluster::{Cluster, MS};
+use crate::snapshotting::Snapshotting;
 use crate::soak::{disturb, heal, use_it};
 
 const FAULT_ROUNDS: u64 = 25;
@@ -69,6 +70,14 @@ fn run(voter_count: i32, node_count: i32, seed: u64, bug: Option<Bug>) -> Cluste
     let observer_count = node_count - voter_count;
     let mut cluster = Cluster::of_changing_voters(voter_count, observer_count, seed, bug);
     cluster.batches_per_fetch = 1 + cluster.below(5) as usize;
+    if cluster.below(2) == 0 {
+        cluster.snapshotting = Snapshotting {
+            freeze_per_mille: 20,
+            advance_per_mille: 20,
+            damage_per_mille: 20,
+            piece_bytes: 60 + cluster.below(600),
+        };
+    }
     for round in 0..FAULT_ROUNDS {
         disturb(&mut cluster);
         for _ in 0..3 {
