@@ -356,7 +356,7 @@ mod tests {
             high_watermark: Some(Offset(7)),
             log_end: Offset(9),
             log_end_epoch: Epoch(3),
-            voted_for: Some(NodeId(1).into()),
+            voted_for: Some(NodeId(1)),
             kraft_version: 0,
             uncommitted_voter_change: false,
             voters: vec![voter(1), voter(2)],
