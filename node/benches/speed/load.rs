@@ -1,6 +1,7 @@
 //! Owns the closed-loop load: clients that each wait for one answer before they ask again.
 //! Never counts an operation that failed; one that does ends the measurement.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -9,10 +10,14 @@ use anyhow::Context;
 
 use crate::client::Connection;
 use crate::clusters::{Cluster, System};
+use crate::machine;
 use crate::protocol::Protocol;
 
 /// How many keys there are.
 const KEY_COUNT: usize = 1000;
+
+/// How many rounds of one scenario are repeated at most because other programs disturbed them.
+const DISTURBED_ROUNDS_MAX: u32 = 60;
 
 /// Who does what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +43,13 @@ impl FromStr for Scenario {
     }
 }
 
+impl fmt::Display for Scenario {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.writes { "write" } else { "read" };
+        write!(formatter, "{kind}-{}", self.client_count)
+    }
+}
+
 /// What is measured, and how long.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -45,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     pub(crate) measured: Duration,
     pub(crate) value_bytes: usize,
+    /// How much of the processors other programs may use during a turn, from 0 to 1.
+    pub(crate) foreign_max: f64,
 }
 
 /// What came out of one turn.
@@ -57,6 +71,8 @@ pub(crate) struct Turn {
     pub(crate) leader_us: f64,
     pub(crate) others_us: f64,
     pub(crate) client_us: f64,
+    /// Which part of the processors other programs used, from 0 to 1.
+    pub(crate) foreign: f64,
 }
 
 /// All turns of one system in one scenario.
@@ -78,14 +94,27 @@ pub(crate) async fn compare(
     let mut measured = Vec::new();
     for scenario in &plan.scenarios {
         let mut turns = vec![Vec::new(); clusters.len()];
-        for round in 0..plan.rounds as usize {
-            for at in 0..clusters.len() {
-                let at = (at + round) % clusters.len();
-                clusters[at].find_leader().await?;
-                let turn = turn(&clusters[at], *scenario, plan).await;
-                let name = clusters[at].system.name();
-                turns[at].push(turn.with_context(|| format!("{name}, {scenario:?}"))?);
+        let mut disturbed_count = 0;
+        let mut round = 0;
+        while round < plan.rounds as usize {
+            let of_round = take_turns(clusters, *scenario, round, plan).await?;
+            if of_round.iter().any(|turn| turn.foreign > plan.foreign_max) {
+                disturbed_count += 1;
+                anyhow::ensure!(
+                    disturbed_count <= DISTURBED_ROUNDS_MAX,
+                    "other programs use this machine all the time; give them an end, or allow them \
+                     with --foreign-max 1"
+                );
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                continue;
             }
+            for (all, turn) in turns.iter_mut().zip(of_round) {
+                all.push(turn);
+            }
+            round += 1;
+        }
+        if disturbed_count > 0 {
+            println!("{scenario}: {disturbed_count} rounds disturbed by other programs, repeated");
         }
         let all = clusters.iter().zip(turns);
         measured.extend(all.map(|(cluster, turns)| Measured {
@@ -95,6 +124,25 @@ pub(crate) async fn compare(
         }));
     }
     Ok(measured)
+}
+
+/// One turn of each cluster, in the order of the clusters.
+async fn take_turns(
+    clusters: &mut [Cluster],
+    scenario: Scenario,
+    round: usize,
+    plan: &Plan,
+) -> anyhow::Result<Vec<Turn>> {
+    let mut turns = Vec::new();
+    for at in 0..clusters.len() {
+        let at = (at + round) % clusters.len();
+        clusters[at].find_leader().await?;
+        let name = clusters[at].system.name();
+        let turn = turn(clusters, at, scenario, plan).await;
+        turns.push((at, turn.with_context(|| format!("{name}, {scenario}"))?));
+    }
+    turns.sort_unstable_by_key(|(at, _)| *at);
+    Ok(turns.into_iter().map(|(_, turn)| turn).collect())
 }
 
 /// Writes every key once, and makes sure that reads return what was written.
@@ -117,12 +165,17 @@ async fn fill(cluster: &Cluster, value_bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn turn(cluster: &Cluster, scenario: Scenario, plan: &Plan) -> anyhow::Result<Turn> {
+async fn turn(
+    clusters: &[Cluster],
+    at: usize,
+    scenario: Scenario,
+    plan: &Plan,
+) -> anyhow::Result<Turn> {
     let warm_up = plan.measured / 4;
     let from = Instant::now() + warm_up;
     let client = Client {
-        address: cluster.leader_address(),
-        protocol: cluster.system.protocol(),
+        address: clusters[at].leader_address(),
+        protocol: clusters[at].system.protocol(),
         writes: scenario.writes,
         value_bytes: plan.value_bytes,
         from,
@@ -132,13 +185,9 @@ async fn turn(cluster: &Cluster, scenario: Scenario, plan: &Plan) -> anyhow::Res
         .map(|number| tokio::spawn(client.run(number as u64)))
         .collect();
     tokio::time::sleep_until(from.into()).await;
-    let (leader, others) = cluster.processor_time()?;
-    let own = own_processor_time()?;
-    let begun = Instant::now();
+    let (before, begun) = (Used::now(clusters, at)?, Instant::now());
     tokio::time::sleep_until(client.until.into()).await;
-    let took = begun.elapsed();
-    let (leader_end, others_end) = cluster.processor_time()?;
-    let own_end = own_processor_time()?;
+    let (used, took) = (Used::now(clusters, at)?.since(&before), begun.elapsed());
     let mut latencies_us = Vec::new();
     for task in tasks {
         latencies_us.extend(task.await??);
@@ -147,14 +196,61 @@ async fn turn(cluster: &Cluster, scenario: Scenario, plan: &Plan) -> anyhow::Res
     let count = latencies_us.len();
     anyhow::ensure!(count > 0, "no operation finished within {took:?}");
     let each_us = |used: Duration| used.as_secs_f64() * 1e6 / count as f64;
+    let ours = used.leader + used.others + used.clients + used.resting;
+    let processors = std::thread::available_parallelism()?.get() as f64;
     Ok(Turn {
         per_second: count as f64 / took.as_secs_f64(),
         median_us: latencies_us[count / 2],
         p99_us: latencies_us[count * 99 / 100],
-        leader_us: each_us(leader_end.saturating_sub(leader)),
-        others_us: each_us(others_end.saturating_sub(others)),
-        client_us: each_us(own_end.saturating_sub(own)),
+        leader_us: each_us(used.leader),
+        others_us: each_us(used.others),
+        client_us: each_us(used.clients),
+        foreign: used.all.saturating_sub(ours).as_secs_f64() / processors / took.as_secs_f64(),
     })
+}
+
+/// Processor time used so far, by whom.
+#[derive(Debug)]
+struct Used {
+    leader: Duration,
+    others: Duration,
+    clients: Duration,
+    /// By the clusters that have no turn.
+    resting: Duration,
+    /// By all programs of the machine, and by the kernel's own threads.
+    all: Duration,
+}
+
+impl Used {
+    fn now(clusters: &[Cluster], at: usize) -> anyhow::Result<Self> {
+        let (leader, others) = clusters[at].processor_time()?;
+        let mut resting = Duration::ZERO;
+        for (_, cluster) in clusters
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != at)
+        {
+            let (leader, others) = cluster.processor_time()?;
+            resting += leader + others;
+        }
+        Ok(Self {
+            leader,
+            others,
+            clients: own_processor_time()?,
+            resting,
+            all: machine::used_time()?,
+        })
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            leader: self.leader.saturating_sub(before.leader),
+            others: self.others.saturating_sub(before.others),
+            clients: self.clients.saturating_sub(before.clients),
+            resting: self.resting.saturating_sub(before.resting),
+            all: self.all.saturating_sub(before.all),
+        }
+    }
 }
 
 /// Processor time of this program, all of which is the clients'.

@@ -4,10 +4,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+/// Linux counts in hundredths of a second there, whatever its own clock does.
+const MS_PER_TICK: u64 = 10;
 const SYNC_COUNT: usize = 300;
 
 /// The facts in a few lines.
@@ -37,6 +39,22 @@ pub(crate) fn facts(directory: &Path) -> anyhow::Result<String> {
         memory_kib / 1024,
         kernel.trim(),
     ))
+}
+
+/// Processor time that programs have used since the machine started, the system calls they made included.
+pub(crate) fn used_time() -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let numbers: Vec<u64> = stat
+        .lines()
+        .next()
+        .context("no processor times")?
+        .split_whitespace()
+        .skip(1)
+        .map_while(|number| number.parse().ok())
+        .collect();
+    // user, nice, system; interrupts are counted apart.
+    let ticks: u64 = numbers.iter().take(3).sum();
+    Ok(Duration::from_millis(ticks * MS_PER_TICK))
 }
 
 fn line_after<'a>(text: &'a str, name: &str) -> Option<&'a str> {

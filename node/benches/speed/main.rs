@@ -72,6 +72,10 @@ struct CompareArguments {
     /// Size of a value.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1024))]
     value_bytes: u16,
+    /// How much of the processors other programs, and the kernel's own threads, may use during a
+    /// round, from 0 to 1. A round with more is repeated.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.15)]
+    foreign_max: f64,
     /// Another build of kraft-node, for the system `other`.
     #[arg(long, value_name = "FILE")]
     other: Option<PathBuf>,
@@ -185,6 +189,7 @@ async fn compared(
         rounds: compare.rounds,
         measured: Duration::from_secs_f64(compare.seconds),
         value_bytes: usize::from(compare.value_bytes),
+        foreign_max: compare.foreign_max,
     };
     let measured = load::compare(&mut clusters, &plan).await?;
     print!("{}", table::render(&measured));

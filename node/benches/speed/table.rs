@@ -8,7 +8,7 @@ use crate::load::{Measured, Turn};
 /// One line per scenario and system.
 pub(crate) fn render(measured: &[Measured]) -> String {
     let mut text = format!(
-        "{:<9}{:>8}  {:<11}{:>10}{:>10}{:>10}{:>9}{:>9}  {:>24}  {:<}\n",
+        "{:<9}{:>8}  {:<11}{:>10}{:>10}{:>10}{:>9}{:>9}{:>9}  {:>24}  {:<}\n",
         "what",
         "clients",
         "system",
@@ -17,6 +17,7 @@ pub(crate) fn render(measured: &[Measured]) -> String {
         "max/s",
         "p50 ms",
         "p99 ms",
+        "foreign",
         "cpu us (leader+rest,cli)",
         "first is faster by"
     );
@@ -28,7 +29,7 @@ pub(crate) fn render(measured: &[Measured]) -> String {
         let rates = sorted(line, |turn| turn.per_second);
         let _ = writeln!(
             text,
-            "{:<9}{:>8}  {:<11}{:>10.0}{:>10.0}{:>10.0}{:>9.3}{:>9.3}  {:>24}  {}",
+            "{:<9}{:>8}  {:<11}{:>10.0}{:>10.0}{:>10.0}{:>9.3}{:>9.3}{:>8.0}%  {:>24}  {}",
             if line.scenario.writes {
                 "write"
             } else {
@@ -41,6 +42,7 @@ pub(crate) fn render(measured: &[Measured]) -> String {
             rates[rates.len() - 1],
             median(&sorted(line, |turn| turn.median_us as f64)) / 1e3,
             median(&sorted(line, |turn| turn.p99_us as f64)) / 1e3,
+            median(&sorted(line, |turn| turn.foreign)) * 100.0,
             format!(
                 "{:.0}+{:.0},{:.0}",
                 median(&sorted(line, |turn| turn.leader_us)),
