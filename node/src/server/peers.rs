@@ -195,7 +195,6 @@ fn client() -> Result<reqwest::Client, reqwest::Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Receiver;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -203,6 +202,7 @@ mod tests {
     use super::*;
     use crate::ids::Epoch;
     use crate::message::{EndQuorumEpochRequest, ErrorCode, QuorumEpochResponse};
+    use crate::server::driver::Inbox;
 
     fn request() -> Request {
         Request::EndQuorumEpoch(EndQuorumEpochRequest {
@@ -229,7 +229,7 @@ mod tests {
         (listener, url)
     }
 
-    fn peers(urls: &[&str], timeout: Duration) -> (Peers, Receiver<Message>) {
+    fn peers(urls: &[&str], timeout: Duration) -> (Peers, Inbox) {
         let (mailbox, inbox) = Mailbox::new();
         let urls = (2..)
             .map(NodeId)
@@ -241,7 +241,7 @@ mod tests {
         )
     }
 
-    async fn next(inbox: &Receiver<Message>) -> (NodeId, Correlation, PeerAnswer) {
+    async fn next(inbox: &mut Inbox) -> (NodeId, Correlation, PeerAnswer) {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         loop {
             match inbox.try_recv() {
@@ -286,7 +286,7 @@ mod tests {
     async fn a_silent_peer_delays_nobody_else_and_fails_in_the_end() {
         let (_silent, silent_url) = listen().await;
         let (lively, lively_url) = listen().await;
-        let (peers, inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
+        let (peers, mut inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
         let begun = tokio::time::Instant::now();
         peers.send(NodeId(2), Correlation(1), request());
         peers.send(NodeId(3), Correlation(2), request());
@@ -294,9 +294,9 @@ mod tests {
         let (_, body) = wire::encode_response(&response());
         serve_one(&mut stream, "200 OK", &body).await;
         let answer = PeerAnswer::Response(response());
-        assert_eq!(next(&inbox).await, (NodeId(3), Correlation(2), answer));
+        assert_eq!(next(&mut inbox).await, (NodeId(3), Correlation(2), answer));
         assert_eq!(
-            next(&inbox).await,
+            next(&mut inbox).await,
             (NodeId(2), Correlation(1), PeerAnswer::Failed)
         );
         assert!(begun.elapsed() >= Duration::from_millis(300));
@@ -306,15 +306,15 @@ mod tests {
     async fn a_peer_that_is_not_there_or_not_known_fails() {
         let (listener, url) = listen().await;
         drop(listener);
-        let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
+        let (peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
         peers.send(NodeId(2), Correlation(1), request());
         assert_eq!(
-            next(&inbox).await,
+            next(&mut inbox).await,
             (NodeId(2), Correlation(1), PeerAnswer::Failed)
         );
         peers.send(NodeId(9), Correlation(2), request());
         assert_eq!(
-            next(&inbox).await,
+            next(&mut inbox).await,
             (NodeId(9), Correlation(2), PeerAnswer::Failed)
         );
     }
@@ -322,12 +322,12 @@ mod tests {
     #[tokio::test]
     async fn connections_are_kept_until_something_fails() {
         let (listener, url) = listen().await;
-        let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
+        let (peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
         let (_, body) = wire::encode_response(&response());
         peers.send(NodeId(2), Correlation(1), request());
         let mut first = accept(&listener).await;
         serve_one(&mut first, "200 OK", &body).await;
-        assert!(matches!(next(&inbox).await.2, PeerAnswer::Response(_)));
+        assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
         for (correlation, status, body) in [
             (2, "200 OK", &b"{\"error\":"[..]),
             (4, "503 Service Unavailable", b"{}"),
@@ -335,12 +335,12 @@ mod tests {
             // The same connection again, and nonsense on it.
             peers.send(NodeId(2), Correlation(correlation), request());
             serve_one(&mut first, status, body).await;
-            assert_eq!(next(&inbox).await.2, PeerAnswer::Failed, "{status}");
+            assert_eq!(next(&mut inbox).await.2, PeerAnswer::Failed, "{status}");
             peers.send(NodeId(2), Correlation(correlation + 1), request());
             first = accept(&listener).await;
             let (_, sound) = wire::encode_response(&response());
             serve_one(&mut first, "200 OK", &sound).await;
-            let outcome = next(&inbox).await;
+            let outcome = next(&mut inbox).await;
             assert_eq!(outcome.1, Correlation(correlation + 1));
             assert!(matches!(outcome.2, PeerAnswer::Response(_)), "{outcome:?}");
         }
