@@ -558,7 +558,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_loop_that_ends_is_unknown_and_one_that_has_ended_refuses() {
-        let (front, mut inbox, address) = front(60_000).await;
+        let (front, inbox, address) = front(60_000).await;
         let asked = tokio::spawn(read(address));
         until("it waits", || front.clients.len() == 1).await;
         drop(inbox);

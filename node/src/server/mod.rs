@@ -100,9 +100,6 @@ pub enum ServerError {
     /// The operating system refuses threads, signals or sockets.
     #[error("cannot set up the process: {0}")]
     Process(#[from] io::Error),
-    /// No HTTP client for the peers.
-    #[error("cannot set up the connections to peers: {0}")]
-    Peers(#[from] reqwest::Error),
     /// The trace file cannot be written.
     #[error("cannot write the trace file {}: {source}", path.display())]
     Trace {
@@ -232,7 +229,7 @@ impl Process {
             })
             .transpose()?;
         let handle = runtime.handle().clone();
-        let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout)?;
+        let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout);
         let outbox = ProcessOutbox::new(trace, peers, clients.clone(), askers.clone());
         let mut urls = options.peer_urls;
         urls.insert(node, format!("http://{address}"));
