@@ -41,7 +41,8 @@ struct Arguments {
 enum Command {
     /// Drive clusters of three with the same clients in turns, and compare them.
     Compare(CompareArguments),
-    /// Restart a node with a long log, until it listens and until it answers a read.
+    /// Restart a node with a log of 1 GiB, until it listens and until it answers a read.
+    #[command(mut_arg("bytes", |bytes| bytes.default_value("1073741824")))]
     Recover(SizeArguments),
     /// Start a follower without data next to a leader with a long log, until it has applied all.
     CatchUp(SizeArguments),
@@ -86,8 +87,8 @@ struct SizeArguments {
     /// How many records the log has.
     #[arg(long, default_value_t = 1_000_000)]
     records: u64,
-    /// How many bytes the log has, all in all.
-    #[arg(long, default_value_t = 1 << 30)]
+    /// How many bytes the log has, all in all. Values of about 100 bytes fill the default.
+    #[arg(long, default_value_t = 200_000_000)]
     bytes: u64,
     /// How many records one batch has.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
