@@ -31,7 +31,7 @@ use super::peers::Peers;
 use super::pending::Pending;
 use super::trace_writer::TraceWriter;
 
-/// How many messages are handled with one sync at most.
+/// How many messages are taken at once at most.
 const MAX_BATCHED_MESSAGES: usize = 4096;
 
 /// Longest sleep. Bounds how late the loop notices whatever cannot wake it.
@@ -179,8 +179,6 @@ pub(crate) struct ProcessOutbox {
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
     metrics: Metrics,
-    /// Something left since the driver last asked.
-    has_departed: bool,
     /// Set once the trace cannot be written; nothing leaves from then on.
     trace_failure: Option<io::Error>,
 }
@@ -198,7 +196,6 @@ impl ProcessOutbox {
             clients,
             askers,
             metrics: Metrics::default(),
-            has_departed: false,
             trace_failure: None,
         }
     }
@@ -233,7 +230,6 @@ impl Outbox for ProcessOutbox {
         if self.trace_failure.is_some() {
             return;
         }
-        self.has_departed = true;
         match departure {
             Departure::Send {
                 peer,
@@ -374,7 +370,7 @@ impl Driver {
             else {
                 return Ok(());
             };
-            node = self.run_once(node, arrivals).await?;
+            node = self.run_once(node, arrivals, &mut descriptions).await?;
             self.view.publish(node.leader(), node.epoch());
             for reply in descriptions.drain(..) {
                 let snapshot = Snapshot {
@@ -399,10 +395,23 @@ impl Driver {
         &mut self,
         mut node: Box<NodeLoop<D>>,
         arrivals: Vec<Arrival>,
+        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
     ) -> Result<Box<NodeLoop<D>>, DriverError> {
         let now_ns = self.clock.now_ns(monotonic_ns());
         let is_busy = arrivals.len() > FEW_ARRIVALS;
         node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+        if node.awaits_sync() {
+            // Followers store what they were just sent while this node stores it, and whoever has
+            // come by now shares the sync.
+            tokio::task::yield_now().await;
+            let mut arrivals = Vec::new();
+            self.take_waiting(&mut arrivals, descriptions);
+            if !arrivals.is_empty() {
+                let now_ns = self.clock.now_ns(monotonic_ns());
+                node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+            }
+        }
+        let now_ns = self.clock.now_ns(monotonic_ns());
         while node.awaits_sync() {
             let synced = if is_busy {
                 let syncing = tokio::task::spawn_blocking(move || (node.sync_storage(), node));
@@ -413,16 +422,11 @@ impl Driver {
                 node = returned;
                 synced?
             } else {
-                if std::mem::take(&mut self.outbox.has_departed) {
-                    // Followers store what they were just sent while this node stores it.
-                    tokio::task::yield_now().await;
-                }
                 node.sync_storage()?
             };
             node.release_synced(now_ns, synced, &mut self.outbox)?;
         }
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
-        self.outbox.has_departed = false;
         self.outbox.finish()?;
         Ok(node)
     }
@@ -444,13 +448,22 @@ impl Driver {
             Ok(None) => return None,
             Err(_) => return Some(arrivals),
         }
+        self.take_waiting(&mut arrivals, descriptions);
+        Some(arrivals)
+    }
+
+    /// Takes what is there without waiting.
+    fn take_waiting(
+        &mut self,
+        arrivals: &mut Vec<Arrival>,
+        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
+    ) {
         for _ in 1..MAX_BATCHED_MESSAGES {
             let Ok(message) = self.inbox.try_recv() else {
-                break;
+                return;
             };
-            self.take(message, &mut arrivals, descriptions);
+            self.take(message, arrivals, descriptions);
         }
-        Some(arrivals)
     }
 
     fn take(
