@@ -32,6 +32,11 @@ const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
 /// How long the log must not have grown before it is sealed, in nanoseconds.
 const SEAL_AFTER_NS: u64 = 250_000_000;
 
+/// Proof of a sync that [`NodeLoop::release_synced`] has yet to hear of.
+#[derive(Debug)]
+#[must_use]
+pub struct Synced(Offset);
+
 /// One node: protocol core, storage and state machine behind one owner.
 #[derive(Debug)]
 pub struct NodeLoop<D: Disk> {
@@ -121,6 +126,24 @@ impl<D: Disk> NodeLoop<D> {
         arrivals: Vec<Arrival>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
+        self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
+        self.settle(now_ns, timestamp_ms, outbox)
+    }
+
+    /// The first part of [`NodeLoop::process`], for those who let what has left already be on its
+    /// way before the sync, or let another thread wait for the disk. They go on with
+    /// [`NodeLoop::sync_storage`] and [`NodeLoop::release_synced`] for as long as the node
+    /// [awaits a sync](NodeLoop::awaits_sync), and end with [`NodeLoop::settle`].
+    ///
+    /// # Errors
+    /// See [`NodeLoop::process`].
+    pub fn take_in(
+        &mut self,
+        now_ns: u64,
+        timestamp_ms: i64,
+        arrivals: Vec<Arrival>,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
         let mut commands = Vec::new();
         let mut reads = Vec::new();
         for arrival in arrivals {
@@ -177,7 +200,50 @@ impl<D: Disk> NodeLoop<D> {
         if !reads.is_empty() {
             self.step(now_ns, Input::Read { tickets: reads }, outbox)?;
         }
-        self.step(now_ns, Input::Tick, outbox)?;
+        self.step(now_ns, Input::Tick, outbox)
+    }
+
+    /// Whether something was stored that is not durable yet.
+    pub fn awaits_sync(&self) -> bool {
+        self.unsynced && !self.skips_sync()
+    }
+
+    /// Makes everything stored durable. The only part that waits for the disk.
+    ///
+    /// # Errors
+    /// See [`NodeLoop::process`].
+    pub fn sync_storage(&mut self) -> Result<Synced, NodeError> {
+        Ok(Synced(self.storage.sync()?))
+    }
+
+    /// Lets go what waited for a sync. That may store again (a leader that just learned of its own
+    /// flush), and then the next sync is due.
+    ///
+    /// # Errors
+    /// See [`NodeLoop::process`].
+    pub fn release_synced(
+        &mut self,
+        now_ns: u64,
+        Synced(log_end): Synced,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
+        self.unsynced = false;
+        self.unsealed_since_ns = Some(now_ns);
+        self.release_held(outbox);
+        self.step(now_ns, Input::Flushed { log_end }, outbox)
+    }
+
+    /// The last part of [`NodeLoop::process`]: syncs what is left to be synced, and goes on with a
+    /// snapshot.
+    ///
+    /// # Errors
+    /// See [`NodeLoop::process`].
+    pub fn settle(
+        &mut self,
+        now_ns: u64,
+        timestamp_ms: i64,
+        outbox: &mut impl Outbox,
+    ) -> Result<(), NodeError> {
         self.sync(now_ns, outbox)?;
         self.work_on_snapshot(now_ns, timestamp_ms, outbox)?;
         self.seal_when_quiet(now_ns)
@@ -320,21 +386,20 @@ impl<D: Disk> NodeLoop<D> {
         self.carry_out(now_ns, effects, outbox)
     }
 
-    /// One sync for everything stored since the last, then the effects that waited for it. Those may
-    /// store again (a leader that just learned of its own flush), hence the loop.
+    /// One sync for everything stored since the last, then the effects that waited for it.
     fn sync(&mut self, now_ns: u64, outbox: &mut impl Outbox) -> Result<(), NodeError> {
-        if self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower {
+        if self.skips_sync() {
             self.release_held(outbox);
-            return Ok(());
         }
-        while self.unsynced {
-            let log_end = self.storage.sync()?;
-            self.unsynced = false;
-            self.unsealed_since_ns = Some(now_ns);
-            self.release_held(outbox);
-            self.step(now_ns, Input::Flushed { log_end }, outbox)?;
+        while self.awaits_sync() {
+            let synced = self.sync_storage()?;
+            self.release_synced(now_ns, synced, outbox)?;
         }
         Ok(())
+    }
+
+    fn skips_sync(&self) -> bool {
+        self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower
     }
 
     fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {

@@ -1,13 +1,18 @@
-//! Owns the thread that a node's loop lives on: its mailbox, its clock and when it wakes up.
+//! Owns the task that a node's loop lives in: its mailbox, its clock and when it wakes up.
 //! Never makes a protocol decision and never touches a socket.
+//!
+//! The task shares one thread with the HTTP front and the connections to peers: handing every message
+//! from thread to thread costs more than what is done with it. The thread waits in every sync, as
+//! nothing that arrives meanwhile could be answered before; what left before the sync is let out
+//! first.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use crate::client::{ClientReply, ClientRequest};
@@ -26,7 +31,7 @@ use super::peers::Peers;
 use super::pending::Pending;
 use super::trace_writer::TraceWriter;
 
-/// How many messages are handled with one sync at most.
+/// How many messages are taken at once at most.
 const MAX_BATCHED_MESSAGES: usize = 4096;
 
 /// Longest sleep. Bounds how late the loop notices whatever cannot wake it.
@@ -35,10 +40,14 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 /// Shortest sleep. Bounds what a deadline that is always due can cost.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
+/// With more arrivals at once than this, another thread waits for the disk, so that those who come
+/// meanwhile can be heard. With fewer, handing over would take longer than waiting.
+const FEW_ARRIVALS: usize = 3;
+
 /// How long an orderly stop may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Something that the thread is told or asked.
+/// Something that the task is told or asked.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// For the node.
@@ -77,18 +86,21 @@ pub(crate) struct Snapshot {
     pub(crate) clock: ClockState,
 }
 
-/// The thread has stopped; what was sent was not received.
+/// The task has stopped; what was sent was not received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
-/// Where to send messages for the thread.
+/// Where to send messages for the task.
 #[derive(Debug, Clone)]
-pub(crate) struct Mailbox(Sender<Message>);
+pub(crate) struct Mailbox(UnboundedSender<Message>);
+
+/// The end of a mailbox that the driver reads.
+pub(crate) type Inbox = UnboundedReceiver<Message>;
 
 impl Mailbox {
     /// A mailbox, and the end that the driver reads.
-    pub(crate) fn new() -> (Self, Receiver<Message>) {
-        let (sender, receiver) = mpsc::channel();
+    pub(crate) fn new() -> (Self, Inbox) {
+        let (sender, receiver) = mpsc::unbounded_channel();
         (Self(sender), receiver)
     }
 
@@ -96,14 +108,14 @@ impl Mailbox {
         self.0.send(message).map_err(|_| Stopped)
     }
 
-    /// Asks the thread for a description; `None` when it has stopped.
+    /// Asks the task for a description; `None` when it has stopped.
     pub(crate) async fn describe(&self) -> Option<Snapshot> {
         let (reply, receiver) = oneshot::channel();
         self.send(Message::Describe { reply }).ok()?;
         receiver.await.ok()
     }
 
-    /// Bends the clock; `None` when the thread has stopped.
+    /// Bends the clock; `None` when the task has stopped.
     pub(crate) async fn set_clock(
         &self,
         offset_ms: i64,
@@ -143,7 +155,7 @@ impl View {
     }
 }
 
-/// Why the thread ended other than by an orderly stop.
+/// Why the task ended other than by an orderly stop.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriverError {
     /// The node cannot go on.
@@ -321,31 +333,22 @@ pub(crate) fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// A node's loop with everything that it needs of the process around it.
+/// Everything that a node's loop needs of the process around it.
 #[derive(Debug)]
-pub(crate) struct Driver<D: Disk> {
-    node: NodeLoop<D>,
+pub(crate) struct Driver {
     clock: SkewedClock,
-    mailbox: Receiver<Message>,
+    inbox: Inbox,
     outbox: ProcessOutbox,
     view: View,
     /// Set by an orderly stop: when it is over at the latest.
     stop_by: Option<Instant>,
 }
 
-impl<D: Disk> Driver<D> {
-    pub(crate) fn new(
-        node: NodeLoop<D>,
-        clock: SkewedClock,
-        mailbox: Receiver<Message>,
-        outbox: ProcessOutbox,
-        view: View,
-    ) -> Self {
-        view.publish(node.leader(), node.epoch());
+impl Driver {
+    pub(crate) fn new(clock: SkewedClock, inbox: Inbox, outbox: ProcessOutbox, view: View) -> Self {
         Self {
-            node,
             clock,
-            mailbox,
+            inbox,
             outbox,
             view,
             stop_by: None,
@@ -356,21 +359,26 @@ impl<D: Disk> Driver<D> {
     ///
     /// # Errors
     /// When it cannot go on. Nothing that was held back may leave any more.
-    pub(crate) fn run(mut self) -> Result<(), DriverError> {
+    pub(crate) async fn run<D: Disk + Send + 'static>(
+        mut self,
+        node: NodeLoop<D>,
+    ) -> Result<(), DriverError> {
+        self.view.publish(node.leader(), node.epoch());
+        let mut node = Box::new(node);
         let mut descriptions = Vec::new();
-        while !self.has_stopped() {
-            let Some(arrivals) = self.gather(&mut descriptions) else {
+        while !self.has_stopped(&node) {
+            let Some(arrivals) = self
+                .gather(node.next_deadline_ns(), &mut descriptions)
+                .await
+            else {
                 return Ok(());
             };
-            let now_ns = self.clock.now_ns(monotonic_ns());
-            self.node
-                .process(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
-            self.outbox.finish()?;
-            self.view.publish(self.node.leader(), self.node.epoch());
+            node = self.run_once(node, arrivals, &mut descriptions).await?;
+            self.view.publish(node.leader(), node.epoch());
             for reply in descriptions.drain(..) {
                 let snapshot = Snapshot {
-                    quorum: self.node.describe(),
-                    state: self.node.state(),
+                    quorum: node.describe(),
+                    state: node.state(),
                     counted: self.outbox.metrics.counted(),
                     clock: self.clock.state(monotonic_ns()),
                 };
@@ -379,36 +387,86 @@ impl<D: Disk> Driver<D> {
             }
         }
         // In this order, whoever still asks either cannot send any more or is let go here.
-        drop(self.mailbox);
+        drop(self.inbox);
         self.outbox.clients.abandon();
         self.outbox.askers.abandon();
-        Ok(self.node.close()?)
+        Ok(node.close()?)
+    }
+
+    /// What [`NodeLoop::process`] does, except that others may use the thread while the disk works.
+    async fn run_once<D: Disk + Send + 'static>(
+        &mut self,
+        mut node: Box<NodeLoop<D>>,
+        arrivals: Vec<Arrival>,
+        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
+    ) -> Result<Box<NodeLoop<D>>, DriverError> {
+        let now_ns = self.clock.now_ns(monotonic_ns());
+        let is_busy = arrivals.len() > FEW_ARRIVALS;
+        node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+        if node.awaits_sync() {
+            // Followers store what they were just sent while this node stores it, and whoever has
+            // come by now shares the sync.
+            tokio::task::yield_now().await;
+            let mut arrivals = Vec::new();
+            self.take_waiting(&mut arrivals, descriptions);
+            if !arrivals.is_empty() {
+                let now_ns = self.clock.now_ns(monotonic_ns());
+                node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+            }
+        }
+        let now_ns = self.clock.now_ns(monotonic_ns());
+        while node.awaits_sync() {
+            let synced = if is_busy {
+                let syncing = tokio::task::spawn_blocking(move || (node.sync_storage(), node));
+                let (synced, returned) = match syncing.await {
+                    Ok(finished) => finished,
+                    Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+                };
+                node = returned;
+                synced?
+            } else {
+                node.sync_storage()?
+            };
+            node.release_synced(now_ns, synced, &mut self.outbox)?;
+        }
+        node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
+        self.outbox.finish()?;
+        Ok(node)
     }
 
     /// Waits until something is to be done, and takes everything that is there by then. `None` when
     /// nobody can send any more.
-    fn gather(
+    async fn gather(
         &mut self,
+        deadline_ns: u64,
         descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
     ) -> Option<Vec<Arrival>> {
-        let deadline_ns = self.node.next_deadline_ns();
         let wait = self
             .clock
             .time_until(deadline_ns, monotonic_ns(), MAX_WAIT)
             .max(MIN_WAIT);
         let mut arrivals = Vec::new();
-        match self.mailbox.recv_timeout(wait) {
-            Ok(message) => self.take(message, &mut arrivals, descriptions),
-            Err(RecvTimeoutError::Timeout) => return Some(arrivals),
-            Err(RecvTimeoutError::Disconnected) => return None,
+        match tokio::time::timeout(wait, self.inbox.recv()).await {
+            Ok(Some(message)) => self.take(message, &mut arrivals, descriptions),
+            Ok(None) => return None,
+            Err(_) => return Some(arrivals),
         }
-        for _ in 1..MAX_BATCHED_MESSAGES {
-            let Ok(message) = self.mailbox.try_recv() else {
-                break;
-            };
-            self.take(message, &mut arrivals, descriptions);
-        }
+        self.take_waiting(&mut arrivals, descriptions);
         Some(arrivals)
+    }
+
+    /// Takes what is there without waiting.
+    fn take_waiting(
+        &mut self,
+        arrivals: &mut Vec<Arrival>,
+        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
+    ) {
+        for _ in 1..MAX_BATCHED_MESSAGES {
+            let Ok(message) = self.inbox.try_recv() else {
+                return;
+            };
+            self.take(message, arrivals, descriptions);
+        }
     }
 
     fn take(
@@ -447,9 +505,9 @@ impl<D: Disk> Driver<D> {
         }
     }
 
-    fn has_stopped(&self) -> bool {
+    fn has_stopped<D: Disk>(&self, node: &NodeLoop<D>) -> bool {
         self.stop_by
-            .is_some_and(|limit| self.node.is_ready_to_stop() || Instant::now() >= limit)
+            .is_some_and(|limit| node.is_ready_to_stop() || Instant::now() >= limit)
     }
 }
 
@@ -483,7 +541,7 @@ mod tests {
         };
         let (mailbox, _inbox) = Mailbox::new();
         let timeout = Duration::from_secs(1);
-        let peers = Peers::new(Handle::current(), mailbox, &BTreeMap::new(), timeout).unwrap();
+        let peers = Peers::new(Handle::current(), mailbox, &BTreeMap::new(), timeout);
         let tickets = Arc::new(Tickets::default());
         ProcessOutbox::new(
             Some(TraceWriter::open(&options, NodeId(1)).unwrap()),

@@ -358,15 +358,15 @@ async fn wrong_method(State(front): State<Arc<Front>>, method: Method, uri: Uri)
 mod tests {
     use std::io::Write;
     use std::net::{SocketAddr, TcpStream};
-    use std::sync::mpsc::Receiver;
 
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::server::driver::Inbox;
     use crate::server::pending::Tickets;
 
     /// A front without a loop behind it: the test plays the loop.
-    async fn front(client_deadline_ms: u64) -> (Arc<Front>, Receiver<Message>, SocketAddr) {
+    async fn front(client_deadline_ms: u64) -> (Arc<Front>, Inbox, SocketAddr) {
         let (mailbox, inbox) = Mailbox::new();
         let tickets = Arc::new(Tickets::default());
         let front = Arc::new(Front {
@@ -414,7 +414,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_of_another_cluster_is_refused_before_anything_happens() {
-        let (_front, inbox, address) = front(60_000).await;
+        let (_front, mut inbox, address) = front(60_000).await;
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let response = client
             .put(format!("http://{address}/registers/a"))
@@ -455,7 +455,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_goes_away_takes_its_ticket_with_it() {
-        let (front, inbox, address) = front(60_000).await;
+        let (front, mut inbox, address) = front(60_000).await;
         let fetch = json!({
             "cluster_id": "test", "replica": {"id": 2}, "current_leader_epoch": 1, "fetch_offset": 0,
             "last_fetched_epoch": 0, "high_watermark": null, "max_wait_ms": 60_000,
@@ -487,7 +487,7 @@ mod tests {
         .await;
         // Their answers come too late and harm nobody.
         for _ in 0..2 {
-            match inbox.recv().unwrap() {
+            match inbox.recv().await.unwrap() {
                 Message::Client { ticket, .. } => {
                     let (code, epoch) = (crate::client::UnknownCode::Stopping, Epoch(1));
                     front
@@ -504,7 +504,7 @@ mod tests {
 
     #[tokio::test]
     async fn too_many_clients_are_refused_until_the_loop_has_seen_those_who_left() {
-        let (front, inbox, address) = front(60_000).await;
+        let (front, mut inbox, address) = front(60_000).await;
         let asked: Vec<_> = (0..2).map(|_| tokio::spawn(read(address))).collect();
         until("both wait", || front.clients.len() == 2).await;
         let (status, body) = read(address).await;
@@ -519,7 +519,10 @@ mod tests {
         until("both are gone", || front.clients.len() == 0).await;
         assert_eq!(read(address).await.0, 503, "their requests are still there");
         for _ in 0..2 {
-            assert!(matches!(inbox.recv().unwrap(), Message::Client { .. }));
+            assert!(matches!(
+                inbox.recv().await.unwrap(),
+                Message::Client { .. }
+            ));
         }
         assert!(
             inbox.try_recv().is_err(),
@@ -528,7 +531,7 @@ mod tests {
         assert_eq!(front.admission.taken_count(), 0);
         let asked = tokio::spawn(read(address));
         until("it waits", || front.clients.len() == 1).await;
-        let Message::Client { ticket, seat, .. } = inbox.recv().unwrap() else {
+        let Message::Client { ticket, seat, .. } = inbox.recv().await.unwrap() else {
             panic!("not a client");
         };
         drop(seat);

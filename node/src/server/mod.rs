@@ -24,7 +24,6 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
@@ -44,7 +43,7 @@ use admission::Admission;
 use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
 use control::Controlled;
-use driver::{Driver, DriverError, Mailbox, Message, ProcessOutbox, View};
+use driver::{Driver, DriverError, Inbox, Mailbox, Message, ProcessOutbox, View};
 use http::Front;
 use peers::Peers;
 use pending::{Pending, Tickets};
@@ -101,9 +100,6 @@ pub enum ServerError {
     /// The operating system refuses threads, signals or sockets.
     #[error("cannot set up the process: {0}")]
     Process(#[from] io::Error),
-    /// No HTTP client for the peers.
-    #[error("cannot set up the connections to peers: {0}")]
-    Peers(#[from] reqwest::Error),
     /// The trace file cannot be written.
     #[error("cannot write the trace file {}: {source}", path.display())]
     Trace {
@@ -154,6 +150,8 @@ impl From<DriverError> for ServerError {
 /// # Errors
 /// When the node cannot start, or cannot stop in an orderly way.
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
+    // Apart from the node's own thread, so that a disk that hangs does not keep the process from
+    // being stopped.
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let _context = runtime.enter();
     let listen_error = |source| ServerError::Listen {
@@ -162,7 +160,6 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     };
     let listener = std::net::TcpListener::bind(&options.listen).map_err(listen_error)?;
     listener.set_nonblocking(true).map_err(listen_error)?;
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     let signals = [
         signal(SignalKind::terminate())?,
@@ -177,11 +174,11 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
             bug.description()
         );
     }
-    let (process, stopped) = Process::start(&runtime, options, address)?;
+    let process = Process::start(options, listener, address)?;
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "started");
     // Nobody needs to read the line for the node to work.
     let _ = writeln!(io::stdout(), "{node} listening on http://{address}");
-    let result = runtime.block_on(process.serve(listener, signals, stopped));
+    let result = runtime.block_on(process.watch(signals));
     runtime.shutdown_background();
     if result.is_ok() {
         tracing::info!("stopped");
@@ -195,26 +192,27 @@ pub(crate) fn stop_at_once(node: NodeId, reason: impl fmt::Display) -> ! {
     std::process::exit(1);
 }
 
-/// A started node, as the async side sees it.
+/// A started node, as those see it who may have to stop it.
 struct Process {
     node: NodeId,
     mailbox: Mailbox,
     front: Arc<Front>,
-    connections: Arc<Connections>,
     control: Option<UnixStream>,
     http_port: u16,
+    thread: NodeThread,
 }
 
 impl Process {
     fn start(
-        runtime: &Runtime,
         options: ServerOptions,
+        listener: std::net::TcpListener,
         address: SocketAddr,
-    ) -> Result<(Self, oneshot::Receiver<()>), ServerError> {
+    ) -> Result<Self, ServerError> {
         let node = options.configuration.id;
         let cluster_id = options.configuration.cluster_id.clone();
         let seeded_bug = options.configuration.bug.map(Bug::name);
         let request_timeout = Duration::from_nanos(options.configuration.timers.request_timeout_ns);
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         let (mailbox, inbox) = Mailbox::new();
         let tickets = Arc::new(Tickets::default());
         let clients = Pending::new(Arc::clone(&tickets));
@@ -231,20 +229,8 @@ impl Process {
             })
             .transpose()?;
         let handle = runtime.handle().clone();
-        let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout)?;
+        let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout);
         let outbox = ProcessOutbox::new(trace, peers, clients.clone(), askers.clone());
-        let parts = Parts {
-            inbox,
-            outbox,
-            view: view.clone(),
-            node_options: options.node,
-        };
-        let stopped = start_loop(
-            options.configuration,
-            &options.data,
-            options.write_behind,
-            parts,
-        )?;
         let mut urls = options.peer_urls;
         urls.insert(node, format!("http://{address}"));
         let front = Front {
@@ -254,31 +240,44 @@ impl Process {
             clients,
             askers,
             admission: Admission::new(MAX_WAITING_CLIENT_COUNT),
-            view,
+            view: view.clone(),
             replies: Replies { node, urls },
             client_deadline: Duration::from_millis(options.client_deadline_ms),
             request_timeout,
         };
-        let process = Self {
+        let front = Arc::new(front);
+        let parts = Parts {
+            runtime,
+            listener,
+            connections: Connections::new(Limits::new(options.max_connection_count)),
+            front: Arc::clone(&front),
+            inbox,
+            outbox,
+            view,
+            node_options: options.node,
+        };
+        let thread = start_loop(
+            options.configuration,
+            &options.data,
+            options.write_behind,
+            parts,
+        )?;
+        Ok(Self {
             node,
             mailbox,
-            front: Arc::new(front),
-            connections: Connections::new(Limits::new(options.max_connection_count)),
+            front,
             control: options.control,
             http_port: address.port(),
-        };
-        Ok((process, stopped))
+            thread,
+        })
     }
 
-    async fn serve(
-        self,
-        listener: tokio::net::TcpListener,
-        [mut terminate, mut interrupt]: [Signal; 2],
-        mut stopped: oneshot::Receiver<()>,
-    ) -> Result<(), ServerError> {
-        let (stop_http, http_stops) = oneshot::channel::<()>();
-        let router = http::router(Arc::clone(&self.front));
-        let server = self.connections.serve(listener, router, http_stops);
+    async fn watch(self, [mut terminate, mut interrupt]: [Signal; 2]) -> Result<(), ServerError> {
+        let NodeThread {
+            mut stopped,
+            stop_http,
+            ended,
+        } = self.thread;
         let shutdown = Arc::new(Notify::new());
         if let Some(stream) = self.control {
             let controlled = Controlled {
@@ -309,7 +308,7 @@ impl Process {
         self.front.askers.abandon();
         // Fails only when the HTTP front is gone already.
         let _ = stop_http.send(());
-        let _ = tokio::time::timeout(LAST_ANSWERS_LIMIT, server).await;
+        let _ = tokio::time::timeout(LAST_ANSWERS_LIMIT, ended).await;
         match outcome {
             Ok(Ok(())) => Ok(()),
             _ => Err(ServerError::Stuck),
@@ -317,9 +316,23 @@ impl Process {
     }
 }
 
-/// What the loop's thread needs besides the node.
+/// The thread that a node lives on, as seen from outside.
+struct NodeThread {
+    /// Told when the loop has stopped; dropped when it never will any more.
+    stopped: oneshot::Receiver<()>,
+    /// Lets the HTTP front finish what it is at, and end.
+    stop_http: oneshot::Sender<()>,
+    /// Dropped when the thread ends.
+    ended: oneshot::Receiver<()>,
+}
+
+/// What that thread needs besides the node.
 struct Parts {
-    inbox: Receiver<Message>,
+    runtime: Runtime,
+    listener: std::net::TcpListener,
+    connections: Arc<Connections>,
+    front: Arc<Front>,
+    inbox: Inbox,
     outbox: ProcessOutbox,
     view: View,
     node_options: NodeOptions,
@@ -330,7 +343,7 @@ fn start_loop(
     data: &Path,
     write_behind: bool,
     parts: Parts,
-) -> Result<oneshot::Receiver<()>, ServerError> {
+) -> Result<NodeThread, ServerError> {
     let disk = DirectoryDisk::open(data)?;
     if write_behind {
         let disk = WriteBehindDisk::new(disk).map_err(|source| ServerError::Unreadable {
@@ -348,8 +361,12 @@ fn start_thread<D: Disk + Send + 'static>(
     data: &Path,
     disk: D,
     parts: Parts,
-) -> Result<oneshot::Receiver<()>, ServerError> {
+) -> Result<NodeThread, ServerError> {
     let Parts {
+        runtime,
+        listener,
+        connections,
+        front,
         inbox,
         mut outbox,
         view,
@@ -374,14 +391,31 @@ fn start_thread<D: Disk + Send + 'static>(
         source: Box::new(source),
     })?;
     let directory = data.display().to_string();
-    let driver = Driver::new(started, clock, inbox, outbox, view);
-    let (stopped, when_stopped) = oneshot::channel();
+    let listener = {
+        let _context = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let driver = Driver::new(clock, inbox, outbox, view);
+    let (tell_stopped, stopped) = oneshot::channel();
+    let (stop_http, http_stops) = oneshot::channel();
+    let (tell_ended, ended) = oneshot::channel::<()>();
+    let live = async move {
+        let _ended = tell_ended;
+        let server = connections.serve(listener, http::router(front), http_stops);
+        match driver.run(started).await {
+            // Fails only when the process is ending anyway.
+            Ok(()) => drop(tell_stopped.send(())),
+            Err(error) => stop_at_once(node, format_args!("data directory {directory}: {error}")),
+        }
+        // Fails only with a panic, which has ended the process.
+        let _ = server.await;
+    };
     thread::Builder::new()
         .name(node.to_string())
-        .spawn(move || match driver.run() {
-            // Fails only when the process is ending anyway.
-            Ok(()) => drop(stopped.send(())),
-            Err(error) => stop_at_once(node, format_args!("data directory {directory}: {error}")),
-        })?;
-    Ok(when_stopped)
+        .spawn(move || runtime.block_on(live))?;
+    Ok(NodeThread {
+        stopped,
+        stop_http,
+        ended,
+    })
 }

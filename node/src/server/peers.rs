@@ -2,9 +2,15 @@
 //! Never retries, orders or interprets anything; one peer's silence costs the others nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes};
+use hyper::client::conn::http1::SendRequest;
+use hyper::{StatusCode, header};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use crate::batch::MAX_BATCH_BYTES;
@@ -29,24 +35,22 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// # Errors
-    /// When no HTTP client can be set up.
     pub(crate) fn new(
         runtime: Handle,
         mailbox: Mailbox,
         urls: &BTreeMap<NodeId, String>,
         request_timeout: Duration,
-    ) -> Result<Self, reqwest::Error> {
+    ) -> Self {
         let links = urls
             .iter()
-            .map(|(peer, url)| Ok((*peer, Arc::new(Link::new(url.clone())?))))
-            .collect::<Result<_, reqwest::Error>>()?;
-        Ok(Self {
+            .map(|(peer, url)| (*peer, Arc::new(Link::new(url))))
+            .collect();
+        Self {
             runtime,
             mailbox,
             links,
             request_timeout,
-        })
+        }
     }
 
     /// Sends a request; its outcome arrives in the mailbox. Callable from any thread.
@@ -82,27 +86,30 @@ impl Peers {
     }
 }
 
+/// An open connection. At most one request is under way on each.
+type Connection = SendRequest<Full<Bytes>>;
+
 /// The way to one peer.
 #[derive(Debug)]
 struct Link {
-    url: String,
-    client: Mutex<Connections>,
+    /// Host and port.
+    authority: String,
+    idle: Mutex<Idle>,
 }
 
-/// A client with its pool of connections, and how many pools came before it.
-#[derive(Debug, Clone)]
-struct Connections {
+/// Connections without a request, and how often all of them were dropped before.
+#[derive(Debug, Default)]
+struct Idle {
     generation: u64,
-    client: reqwest::Client,
+    connections: Vec<Connection>,
 }
 
 impl Link {
-    fn new(url: String) -> Result<Self, reqwest::Error> {
-        let client = Mutex::new(Connections {
-            generation: 0,
-            client: client()?,
-        });
-        Ok(Self { url, client })
+    fn new(url: &str) -> Self {
+        Self {
+            authority: authority_of(url),
+            idle: Mutex::default(),
+        }
     }
 
     async fn ask(
@@ -111,91 +118,114 @@ impl Link {
         request: Request,
         timeout: Duration,
     ) -> Result<Response, String> {
-        let connections = self.connections();
+        let generation = self.idle().generation;
         let kind = RequestKind::of(&request);
-        let exchange = self.exchange(
-            &connections.client,
-            kind,
-            correlation,
-            wire::encode_request(&request),
-        );
+        let exchange = self.exchange(kind, correlation, wire::encode_request(&request));
         let outcome = match tokio::time::timeout(timeout, exchange).await {
-            Ok(Ok(body)) => wire::decode_response(kind, &body).map_err(|error| error.to_string()),
+            Ok(Ok((body, connection))) => wire::decode_response(kind, &body)
+                .map(|response| (response, connection))
+                .map_err(|error| error.to_string()),
             Ok(Err(reason)) => Err(reason),
             Err(_) => Err("timed out".into()),
         };
-        if outcome.is_err() {
-            self.forget(connections.generation);
+        let mut idle = self.idle();
+        match outcome {
+            Ok((response, connection)) => {
+                if idle.generation == generation {
+                    idle.connections.push(connection);
+                }
+                Ok(response)
+            }
+            Err(reason) => {
+                // After one connection failed, the others may hang in the same dead path. Requests
+                // that are under way finish on the connections they have.
+                if idle.generation == generation {
+                    idle.generation += 1;
+                    idle.connections.clear();
+                }
+                Err(reason)
+            }
         }
-        outcome
     }
 
     async fn exchange(
         &self,
-        client: &reqwest::Client,
         kind: RequestKind,
         correlation: Correlation,
         body: Vec<u8>,
-    ) -> Result<Vec<u8>, String> {
-        let mut response = client
-            .post(format!("{}{}", self.url, kind.path()))
-            .header(reqwest::header::CONTENT_TYPE, wire::JSON)
+    ) -> Result<(Vec<u8>, Connection), String> {
+        let mut connection = self.connection().await?;
+        let request = hyper::Request::post(kind.path())
+            .header(header::HOST, &self.authority)
+            .header(header::CONTENT_TYPE, wire::JSON)
             .header(wire::CORRELATION_HEADER, correlation.0)
-            .body(body)
-            .send()
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| error.to_string())?;
+        let response = connection
+            .send_request(request)
             .await
             .map_err(|error| error.to_string())?;
-        if !response.status().is_success() {
+        if response.status() != StatusCode::OK {
             return Err(format!("status {}", response.status()));
         }
-        let mut bytes = Vec::with_capacity(
-            response
-                .content_length()
-                .unwrap_or(0)
-                .min(MAX_RESPONSE_BYTES as u64) as usize,
-        );
-        while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
+        let mut body = response.into_body();
+        let expected_bytes = body.size_hint().lower().min(MAX_RESPONSE_BYTES as u64);
+        let mut bytes = Vec::with_capacity(expected_bytes as usize);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| error.to_string())?;
+            let Ok(chunk) = frame.into_data() else {
+                continue;
+            };
             if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(format!("more than {MAX_RESPONSE_BYTES} bytes"));
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok(bytes)
+        Ok((bytes, connection))
     }
 
-    fn connections(&self) -> Connections {
-        self.client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Drops all idle connections: after one failed, the others may hang in the same dead path.
-    /// Requests that are under way finish on the connections they have.
-    fn forget(&self, generation: u64) {
-        let mut connections = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if connections.generation == generation
-            && let Ok(client) = client()
-        {
-            *connections = Connections {
-                generation: generation + 1,
-                client,
-            };
+    /// A connection that is open as far as this side knows: one that waits, or a new one.
+    async fn connection(&self) -> Result<Connection, String> {
+        loop {
+            let waiting = self.idle().connections.pop();
+            let Some(mut connection) = waiting else { break };
+            // Fails when the peer has closed it meanwhile.
+            if connection.ready().await.is_ok() {
+                return Ok(connection);
+            }
         }
+        let stream = TcpStream::connect(&self.authority)
+            .await
+            .map_err(|error| error.to_string())?;
+        // Without it a request may wait for the acknowledgement of the one before; only slower.
+        let _ = stream.set_nodelay(true);
+        let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        // Ends with the connection; what went wrong is told to whoever waits for an answer.
+        tokio::spawn(async move { drop(driver.await) });
+        Ok(connection)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn client() -> Result<reqwest::Client, reqwest::Error> {
-    reqwest::Client::builder()
-        .no_proxy()
-        .tcp_nodelay(true)
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
+/// Host and port of a base URL; port 80 where it names none.
+fn authority_of(url: &str) -> String {
+    let authority = url.trim_start_matches("http://");
+    // The colons of an IPv6 address are within brackets.
+    let after_host = authority.rsplit(']').next().unwrap_or(authority);
+    if after_host.contains(':') {
+        authority.to_owned()
+    } else {
+        format!("{authority}:80")
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Receiver;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -203,6 +233,7 @@ mod tests {
     use super::*;
     use crate::ids::Epoch;
     use crate::message::{EndQuorumEpochRequest, ErrorCode, QuorumEpochResponse};
+    use crate::server::driver::Inbox;
 
     fn request() -> Request {
         Request::EndQuorumEpoch(EndQuorumEpochRequest {
@@ -229,19 +260,19 @@ mod tests {
         (listener, url)
     }
 
-    fn peers(urls: &[&str], timeout: Duration) -> (Peers, Receiver<Message>) {
+    fn peers(urls: &[&str], timeout: Duration) -> (Peers, Inbox) {
         let (mailbox, inbox) = Mailbox::new();
         let urls = (2..)
             .map(NodeId)
             .zip(urls.iter().map(ToString::to_string))
             .collect();
         (
-            Peers::new(Handle::current(), mailbox, &urls, timeout).unwrap(),
+            Peers::new(Handle::current(), mailbox, &urls, timeout),
             inbox,
         )
     }
 
-    async fn next(inbox: &Receiver<Message>) -> (NodeId, Correlation, PeerAnswer) {
+    async fn next(inbox: &mut Inbox) -> (NodeId, Correlation, PeerAnswer) {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         loop {
             match inbox.try_recv() {
@@ -282,11 +313,23 @@ mod tests {
         stream.write_all(body).await.unwrap();
     }
 
+    #[test]
+    fn a_url_without_a_port_means_port_80() {
+        for (url, authority) in [
+            ("http://127.0.0.1:9001", "127.0.0.1:9001"),
+            ("http://localhost", "localhost:80"),
+            ("http://[::1]:9001", "[::1]:9001"),
+            ("http://[::1]", "[::1]:80"),
+        ] {
+            assert_eq!(authority_of(url), authority);
+        }
+    }
+
     #[tokio::test]
     async fn a_silent_peer_delays_nobody_else_and_fails_in_the_end() {
         let (_silent, silent_url) = listen().await;
         let (lively, lively_url) = listen().await;
-        let (peers, inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
+        let (peers, mut inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
         let begun = tokio::time::Instant::now();
         peers.send(NodeId(2), Correlation(1), request());
         peers.send(NodeId(3), Correlation(2), request());
@@ -294,9 +337,9 @@ mod tests {
         let (_, body) = wire::encode_response(&response());
         serve_one(&mut stream, "200 OK", &body).await;
         let answer = PeerAnswer::Response(response());
-        assert_eq!(next(&inbox).await, (NodeId(3), Correlation(2), answer));
+        assert_eq!(next(&mut inbox).await, (NodeId(3), Correlation(2), answer));
         assert_eq!(
-            next(&inbox).await,
+            next(&mut inbox).await,
             (NodeId(2), Correlation(1), PeerAnswer::Failed)
         );
         assert!(begun.elapsed() >= Duration::from_millis(300));
@@ -306,15 +349,15 @@ mod tests {
     async fn a_peer_that_is_not_there_or_not_known_fails() {
         let (listener, url) = listen().await;
         drop(listener);
-        let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
+        let (peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
         peers.send(NodeId(2), Correlation(1), request());
         assert_eq!(
-            next(&inbox).await,
+            next(&mut inbox).await,
             (NodeId(2), Correlation(1), PeerAnswer::Failed)
         );
         peers.send(NodeId(9), Correlation(2), request());
         assert_eq!(
-            next(&inbox).await,
+            next(&mut inbox).await,
             (NodeId(9), Correlation(2), PeerAnswer::Failed)
         );
     }
@@ -322,12 +365,12 @@ mod tests {
     #[tokio::test]
     async fn connections_are_kept_until_something_fails() {
         let (listener, url) = listen().await;
-        let (peers, inbox) = peers(&[&url], Duration::from_secs(10));
+        let (peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
         let (_, body) = wire::encode_response(&response());
         peers.send(NodeId(2), Correlation(1), request());
         let mut first = accept(&listener).await;
         serve_one(&mut first, "200 OK", &body).await;
-        assert!(matches!(next(&inbox).await.2, PeerAnswer::Response(_)));
+        assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
         for (correlation, status, body) in [
             (2, "200 OK", &b"{\"error\":"[..]),
             (4, "503 Service Unavailable", b"{}"),
@@ -335,12 +378,12 @@ mod tests {
             // The same connection again, and nonsense on it.
             peers.send(NodeId(2), Correlation(correlation), request());
             serve_one(&mut first, status, body).await;
-            assert_eq!(next(&inbox).await.2, PeerAnswer::Failed, "{status}");
+            assert_eq!(next(&mut inbox).await.2, PeerAnswer::Failed, "{status}");
             peers.send(NodeId(2), Correlation(correlation + 1), request());
             first = accept(&listener).await;
             let (_, sound) = wire::encode_response(&response());
             serve_one(&mut first, "200 OK", &sound).await;
-            let outcome = next(&inbox).await;
+            let outcome = next(&mut inbox).await;
             assert_eq!(outcome.1, Correlation(correlation + 1));
             assert!(matches!(outcome.2, PeerAnswer::Response(_)), "{outcome:?}");
         }
