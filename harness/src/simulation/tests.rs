@@ -209,9 +209,11 @@ fn a_stopped_leader_answers_nobody_until_it_goes_on() {
 fn a_cut_holds_messages_and_says_how_many() {
     let mut bench = Bench::new(3);
     let leader = bench.leader();
-    let pairs = |from: &str| others(from).into_iter().map(|to| (from.to_owned(), to));
-    let mut links: Vec<(String, String)> = pairs(&leader).collect();
-    links.extend(pairs(&leader).map(|(from, to)| (to, from)));
+    let mut links = Vec::new();
+    for other in others(&leader) {
+        links.push((leader.clone(), other.clone()));
+        links.push((other, leader.clone()));
+    }
     let report = bench.start(1, Action::Cut { links });
     assert_eq!(report.outcome, FaultOutcome::Installed);
     let lonely = bench.write(&leader, 9);
