@@ -15,6 +15,7 @@ pub mod liveness;
 pub mod nemesis;
 pub mod node_logs;
 pub mod operations;
+pub mod safety;
 pub mod stats;
 
 /// Longest list in any evidence; what is longer is cut, and the evidence says so.
@@ -70,6 +71,16 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
     run("node-logs", &|| {
         node_logs::check(&recording.trace, &recording.history)
     });
+    if let Some(reason) = safety::halted(&recording.history)
+        && checkers
+            .values()
+            .all(|result| result.valid != Validity::Invalid)
+    {
+        // What was seen while the run went on outweighs that nobody finds it afterwards.
+        let source = "an invariant must hold after every event";
+        let result = conclusion(Validity::Invalid, source, reason);
+        checkers.insert("safety".to_owned(), result);
+    }
     Verdict {
         valid: Validity::worst(checkers.values().map(|result| result.valid)),
         summary: summarize(&checkers),
@@ -78,7 +89,8 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
 }
 
 /// Checkers in the order in which they get to explain the verdict: what users lose comes first.
-const EXPLANATION_ORDER: [&str; 6] = [
+const EXPLANATION_ORDER: [&str; 7] = [
+    "safety",
     "linearizable",
     "epoch-history",
     "liveness",

@@ -392,3 +392,21 @@ fn an_empty_run_is_unknown_and_a_violation_wins_over_that() {
     );
     assert_eq!(verdict.failure_signature(), ["linearizable"]);
 }
+
+#[test]
+fn a_world_that_stood_still_for_a_reason_nobody_else_finds_is_no_pass() {
+    let mut recording = recording(long_history(300, 2));
+    let last = recording.history.last().expect("a long history").clone();
+    recording.history.push(Operation {
+        index: last.index + 1,
+        process: results::history::Process::Nemesis,
+        operation_type: results::history::OperationType::Info,
+        f: checkers::safety::HALTED.into(),
+        key: None,
+        value: json!({"reason": "I3: two batches"}),
+        ..last
+    });
+    let verdict = check(&recording, &Options::default());
+    assert_eq!(verdict.failure_signature(), ["safety"]);
+    assert_eq!(verdict.summary, "invalid: safety: I3: two batches");
+}

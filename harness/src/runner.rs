@@ -28,8 +28,6 @@ const PROGRESS_NS: u64 = 200 * NS_PER_MS;
 const DRAIN_SLACK_NS: u64 = 5_000 * NS_PER_MS;
 /// How long healing and restoring may take before the run goes on without their confirmation.
 const HEAL_LIMIT_NS: u64 = 60_000 * NS_PER_MS;
-/// Name of the history line that says that the world stood still from there on.
-pub const HALTED: &str = "halted";
 /// Pause before a final read is tried again.
 const READ_RETRY_NS: u64 = 50 * NS_PER_MS;
 
@@ -219,7 +217,8 @@ impl<'a, W: World> Runner<'a, W> {
             Event::Halted { reason } => {
                 let now_ns = self.world.now_ns();
                 let value = json!({ "reason": reason });
-                self.recorder.nemesis(now_ns, HALTED, value)?;
+                self.recorder
+                    .nemesis(now_ns, checkers::safety::HALTED, value)?;
                 return Err(Stop::Halted);
             }
         }

@@ -237,14 +237,6 @@ impl Epochs {
         }
     }
 
-    /// The properties that are violated so far.
-    pub(super) fn violated(&self) -> impl Iterator<Item = &'static str> {
-        [&self.one_leader, &self.monotone, &self.one_vote]
-            .into_iter()
-            .filter(|property| property.is_violated())
-            .map(|property| property.id)
-    }
-
     pub(super) fn into_properties(self) -> [Property; 3] {
         [self.one_leader, self.monotone, self.one_vote]
     }

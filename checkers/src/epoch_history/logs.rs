@@ -554,20 +554,6 @@ impl Logs {
         std::mem::take(&mut self.doubts)
     }
 
-    /// The properties that are violated so far.
-    pub(super) fn violated(&self) -> impl Iterator<Item = &'static str> {
-        [
-            &self.completeness,
-            &self.matching,
-            &self.majority,
-            &self.no_retreat,
-            &self.within_log,
-        ]
-        .into_iter()
-        .filter(|property| property.is_violated())
-        .map(|property| property.id)
-    }
-
     pub(super) fn into_properties(self) -> [Property; 5] {
         [
             self.completeness,

@@ -5,7 +5,6 @@ mod epochs;
 mod log;
 mod logs;
 mod property;
-mod watch;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,6 @@ use results::verdict::{CheckerResult, PropertyResult, Validity};
 use crate::{conclusion, counted, seconds};
 use epochs::Epochs;
 use logs::Logs;
-pub use watch::Watch;
 
 const SOURCE: &str = "KIP-595; Ongaro & Ousterhout 2014 (Raft)";
 

@@ -42,11 +42,6 @@ impl Property {
         });
     }
 
-    /// Whether a violation was noted.
-    pub(super) fn is_violated(&self) -> bool {
-        self.violation_count > 0
-    }
-
     /// The result, given what is known about lost evidence.
     pub(super) fn finish(self, lost: Option<&str>) -> PropertyResult {
         let (valid, summary, evidence) = match (self.first, lost) {

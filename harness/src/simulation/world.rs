@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use checkers::epoch_history::Watch;
+use checkers::safety::Monitor;
 use nemesis::action::Action;
 use node::mutants::Bug;
 use node::node_loop::Arrival;
@@ -46,7 +46,7 @@ pub(super) struct SimulatedWorld {
     next_ticket: u64,
     digest: Digest,
     trace: Vec<TraceEvent>,
-    watch: Watch,
+    monitor: Monitor,
     halted: bool,
     last_words: BTreeMap<String, Vec<String>>,
     stop: Arc<AtomicBool>,
@@ -94,7 +94,7 @@ impl SimulatedWorld {
             next_ticket: 0,
             digest: Digest::default(),
             trace: Vec::new(),
-            watch: Watch::new(options.nodes),
+            monitor: Monitor::default(),
             halted: false,
             last_words: BTreeMap::new(),
             stop,
@@ -307,8 +307,8 @@ impl SimulatedWorld {
         self.digest.event(self.now_ns, 6, position);
         self.digest.add(event.epoch as u64);
         tracing::describe(&event.detail, &mut self.digest);
-        if let Some(violated) = self.watch.observe(&event) {
-            self.halt(format!("{violated} was violated"));
+        if let Some(violation) = self.monitor.observe(&event) {
+            self.halt(format!("{}: {}", violation.property, violation.summary));
         }
         self.trace.push(event);
     }
