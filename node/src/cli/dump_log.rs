@@ -283,13 +283,17 @@ mod tests {
     #[test]
     fn a_log_that_lost_its_beginning_to_a_snapshot_is_not_damaged() {
         let directory = tempfile::tempdir().unwrap();
-        written(directory.path());
         let identity = Identity {
             cluster_id: "test".into(),
             node_id: NodeId(1),
         };
         let disk = DirectoryDisk::open(directory.path()).unwrap();
         let (mut storage, _) = Storage::open(disk, &identity, StorageOptions::default()).unwrap();
+        for at in 0..6 {
+            let batch = Batch::build(Offset(at * 2), Epoch(3), 0, false, &["a", "b"]);
+            storage.append(&batch).unwrap();
+        }
+        storage.sync().unwrap();
         let id = SnapshotId {
             end_offset: Offset(8),
             epoch: Epoch(3),

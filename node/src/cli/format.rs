@@ -257,7 +257,7 @@ mod tests {
             ),
             (
                 &["--initial-controllers", "1@127.0.0.1:9001"],
-                "DIRECTORY_ID",
+                "not a directory id",
             ),
             (
                 &["--initial-controllers", "1@h:1:nonsense"],

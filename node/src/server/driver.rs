@@ -23,6 +23,7 @@ use crate::raft::{QuorumDescription, Role, Ticket};
 use crate::storage::disk::Disk;
 use crate::trace::{TraceEvent, Traced};
 
+use super::addresses::Addresses;
 use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
 use super::log;
@@ -179,6 +180,8 @@ pub(crate) struct ProcessOutbox {
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
     metrics: Metrics,
+    /// Whether other voters may be in force, since somebody last looked.
+    voters_changed: bool,
     /// Set once the trace cannot be written; nothing leaves from then on.
     trace_failure: Option<io::Error>,
 }
@@ -196,6 +199,7 @@ impl ProcessOutbox {
             clients,
             askers,
             metrics: Metrics::default(),
+            voters_changed: false,
             trace_failure: None,
         }
     }
@@ -233,11 +237,12 @@ impl Outbox for ProcessOutbox {
         match departure {
             Departure::Send {
                 peer,
-                endpoint: _,
+                endpoint,
                 correlation,
                 request,
             } => {
-                self.peers.send(peer, correlation, request);
+                self.peers
+                    .send(peer, endpoint.as_deref(), correlation, request);
             }
             Departure::Reply { ticket, response } => self.askers.answer(ticket, response),
             Departure::ClientReply { ticket, reply } => self.clients.answer(ticket, reply),
@@ -250,6 +255,12 @@ impl Outbox for ProcessOutbox {
 
     fn trace(&mut self, traced: Traced) {
         report(&traced);
+        self.voters_changed |= matches!(
+            traced.event,
+            TraceEvent::VotersAppended { .. }
+                | TraceEvent::Truncate { .. }
+                | TraceEvent::SnapshotInstalled { .. }
+        );
         let now_ns = monotonic_ns();
         // The monotonic clock of a machine does not go below zero.
         self.metrics.observe(now_ns.unsigned_abs(), &traced);
@@ -340,17 +351,25 @@ pub(crate) struct Driver {
     inbox: Inbox,
     outbox: ProcessOutbox,
     view: View,
+    addresses: Arc<Addresses>,
     /// Set by an orderly stop: when it is over at the latest.
     stop_by: Option<Instant>,
 }
 
 impl Driver {
-    pub(crate) fn new(clock: SkewedClock, inbox: Inbox, outbox: ProcessOutbox, view: View) -> Self {
+    pub(crate) fn new(
+        clock: SkewedClock,
+        inbox: Inbox,
+        outbox: ProcessOutbox,
+        view: View,
+        addresses: Arc<Addresses>,
+    ) -> Self {
         Self {
             clock,
             inbox,
             outbox,
             view,
+            addresses,
             stop_by: None,
         }
     }
@@ -364,6 +383,7 @@ impl Driver {
         node: NodeLoop<D>,
     ) -> Result<(), DriverError> {
         self.view.publish(node.leader(), node.epoch());
+        self.addresses.learn(&node.describe());
         let mut node = Box::new(node);
         let mut descriptions = Vec::new();
         while !self.has_stopped(&node) {
@@ -375,6 +395,9 @@ impl Driver {
             };
             node = self.run_once(node, arrivals, &mut descriptions).await?;
             self.view.publish(node.leader(), node.epoch());
+            if std::mem::take(&mut self.outbox.voters_changed) {
+                self.addresses.learn(&node.describe());
+            }
             for reply in descriptions.drain(..) {
                 let snapshot = Snapshot {
                     quorum: node.describe(),

@@ -263,7 +263,7 @@ struct QuorumBody<'a> {
     #[serde(flatten)]
     quorum: QuorumDescription,
     /// Where the voters are.
-    endpoints: &'a BTreeMap<NodeId, String>,
+    endpoints: BTreeMap<NodeId, String>,
 }
 
 async fn quorum(State(front): State<Arc<Front>>) -> Response {
@@ -273,7 +273,7 @@ async fn quorum(State(front): State<Arc<Front>>) -> Response {
                 cluster_id: &front.cluster_id,
                 seeded_bug: front.seeded_bug,
                 quorum: snapshot.quorum,
-                endpoints: &front.replies.urls,
+                endpoints: front.replies.addresses.all(),
             };
             replies::json(StatusCode::OK, &body)
         })
@@ -379,7 +379,7 @@ mod tests {
             view: View::default(),
             replies: Replies {
                 node: NodeId(1),
-                urls: BTreeMap::new(),
+                addresses: Arc::default(),
             },
             client_deadline: Duration::from_millis(client_deadline_ms),
             request_timeout: Duration::from_secs(60),

@@ -1,6 +1,7 @@
 //! Owns a node as a running process: threads, sockets, signals, and the order of start and stop.
 //! Never decides anything about the protocol, and is the only place with async code.
 
+mod addresses;
 mod admission;
 mod body;
 mod clock;
@@ -39,6 +40,7 @@ use crate::storage::disk::Disk;
 use crate::storage::{DirectoryDisk, DirectoryDiskError, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
+use addresses::Addresses;
 use admission::Admission;
 use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
@@ -233,6 +235,7 @@ impl Process {
         let outbox = ProcessOutbox::new(trace, peers, clients.clone(), askers.clone());
         let mut urls = options.peer_urls;
         urls.insert(node, format!("http://{address}"));
+        let addresses = Arc::new(Addresses::new(urls));
         let front = Front {
             cluster_id,
             seeded_bug,
@@ -241,7 +244,7 @@ impl Process {
             askers,
             admission: Admission::new(MAX_WAITING_CLIENT_COUNT),
             view: view.clone(),
-            replies: Replies { node, urls },
+            replies: Replies { node, addresses },
             client_deadline: Duration::from_millis(options.client_deadline_ms),
             request_timeout,
         };
@@ -395,7 +398,8 @@ fn start_thread<D: Disk + Send + 'static>(
         let _context = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let driver = Driver::new(clock, inbox, outbox, view);
+    let addresses = Arc::clone(&front.replies.addresses);
+    let driver = Driver::new(clock, inbox, outbox, view, addresses);
     let (tell_stopped, stopped) = oneshot::channel();
     let (stop_http, http_stops) = oneshot::channel();
     let (tell_ended, ended) = oneshot::channel::<()>();

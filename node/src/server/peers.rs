@@ -25,12 +25,15 @@ use super::wire::{self, RequestKind};
 /// Largest response that is read: one oversized batch on top of an ordinary answer, in bytes.
 const MAX_RESPONSE_BYTES: usize = MAX_BATCH_BYTES + 4 * 1024 * 1024;
 
-/// The other voters, as this node reaches them.
+/// The other replicas, as this node reaches them.
 #[derive(Debug)]
 pub(crate) struct Peers {
     runtime: Handle,
     mailbox: Mailbox,
-    links: BTreeMap<NodeId, Arc<Link>>,
+    /// Where this process was told to find them.
+    configured: BTreeMap<NodeId, Arc<Link>>,
+    /// Where the protocol says that they are.
+    learned: BTreeMap<NodeId, Arc<Link>>,
     request_timeout: Duration,
 }
 
@@ -41,20 +44,43 @@ impl Peers {
         urls: &BTreeMap<NodeId, String>,
         request_timeout: Duration,
     ) -> Self {
-        let links = urls
+        let configured = urls
             .iter()
             .map(|(peer, url)| (*peer, Arc::new(Link::new(url))))
             .collect();
         Self {
             runtime,
             mailbox,
-            links,
+            configured,
+            learned: BTreeMap::new(),
             request_timeout,
         }
     }
 
-    /// Sends a request; its outcome arrives in the mailbox. Callable from any thread.
-    pub(crate) fn send(&self, peer: NodeId, correlation: Correlation, request: Request) {
+    /// The way to a replica. What this process was configured with goes before what is announced, so
+    /// that somebody can sit in between.
+    fn link(&mut self, peer: NodeId, endpoint: Option<&str>) -> Option<Arc<Link>> {
+        if let Some(link) = self.configured.get(&peer) {
+            return Some(Arc::clone(link));
+        }
+        let endpoint = endpoint?;
+        let known = self.learned.get(&peer);
+        let is_current = known.is_some_and(|link| link.authority == authority_of(endpoint));
+        if !is_current {
+            let link = Arc::new(Link::new(endpoint));
+            self.learned.insert(peer, link);
+        }
+        self.learned.get(&peer).map(Arc::clone)
+    }
+
+    /// Sends a request; its outcome arrives in the mailbox.
+    pub(crate) fn send(
+        &mut self,
+        peer: NodeId,
+        endpoint: Option<&str>,
+        correlation: Correlation,
+        request: Request,
+    ) {
         let mailbox = self.mailbox.clone();
         let deliver = move |answer| {
             // A node that has stopped needs no answers.
@@ -64,7 +90,7 @@ impl Peers {
                 answer,
             }));
         };
-        let Some(link) = self.links.get(&peer).map(Arc::clone) else {
+        let Some(link) = self.link(peer, endpoint) else {
             return deliver(PeerAnswer::Failed);
         };
         let timeout = match &request {
@@ -329,10 +355,10 @@ mod tests {
     async fn a_silent_peer_delays_nobody_else_and_fails_in_the_end() {
         let (_silent, silent_url) = listen().await;
         let (lively, lively_url) = listen().await;
-        let (peers, mut inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
+        let (mut peers, mut inbox) = peers(&[&silent_url, &lively_url], Duration::from_millis(300));
         let begun = tokio::time::Instant::now();
-        peers.send(NodeId(2), Correlation(1), request());
-        peers.send(NodeId(3), Correlation(2), request());
+        peers.send(NodeId(2), None, Correlation(1), request());
+        peers.send(NodeId(3), None, Correlation(2), request());
         let mut stream = accept(&lively).await;
         let (_, body) = wire::encode_response(&response());
         serve_one(&mut stream, "200 OK", &body).await;
@@ -349,13 +375,13 @@ mod tests {
     async fn a_peer_that_is_not_there_or_not_known_fails() {
         let (listener, url) = listen().await;
         drop(listener);
-        let (peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
-        peers.send(NodeId(2), Correlation(1), request());
+        let (mut peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
+        peers.send(NodeId(2), None, Correlation(1), request());
         assert_eq!(
             next(&mut inbox).await,
             (NodeId(2), Correlation(1), PeerAnswer::Failed)
         );
-        peers.send(NodeId(9), Correlation(2), request());
+        peers.send(NodeId(9), None, Correlation(2), request());
         assert_eq!(
             next(&mut inbox).await,
             (NodeId(9), Correlation(2), PeerAnswer::Failed)
@@ -365,9 +391,9 @@ mod tests {
     #[tokio::test]
     async fn connections_are_kept_until_something_fails() {
         let (listener, url) = listen().await;
-        let (peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
+        let (mut peers, mut inbox) = peers(&[&url], Duration::from_secs(10));
         let (_, body) = wire::encode_response(&response());
-        peers.send(NodeId(2), Correlation(1), request());
+        peers.send(NodeId(2), None, Correlation(1), request());
         let mut first = accept(&listener).await;
         serve_one(&mut first, "200 OK", &body).await;
         assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
@@ -376,10 +402,10 @@ mod tests {
             (4, "503 Service Unavailable", b"{}"),
         ] {
             // The same connection again, and nonsense on it.
-            peers.send(NodeId(2), Correlation(correlation), request());
+            peers.send(NodeId(2), None, Correlation(correlation), request());
             serve_one(&mut first, status, body).await;
             assert_eq!(next(&mut inbox).await.2, PeerAnswer::Failed, "{status}");
-            peers.send(NodeId(2), Correlation(correlation + 1), request());
+            peers.send(NodeId(2), None, Correlation(correlation + 1), request());
             first = accept(&listener).await;
             let (_, sound) = wire::encode_response(&response());
             serve_one(&mut first, "200 OK", &sound).await;

@@ -1,7 +1,7 @@
 //! Owns the JSON that clients are answered with: status codes, success bodies, error bodies.
 //! Never claims more certainty than the node has: refused is certain, everything else is unknown.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +12,7 @@ use crate::client::{ClientReply, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::{Failure, MAX_RESULT_BYTES, OperationResult};
 
+use super::addresses::Addresses;
 use super::wire;
 
 /// What is known of a request that was not answered with success.
@@ -31,7 +32,7 @@ struct ErrorBody<'a> {
     error: ErrorPart<'a>,
     /// Present in refusals, `null` when unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    leader: Option<Option<Leader<'a>>>,
+    leader: Option<Option<Leader>>,
     epoch: Epoch,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<Offset>,
@@ -51,9 +52,9 @@ struct ErrorPart<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Leader<'a> {
+struct Leader {
     id: NodeId,
-    url: Option<&'a str>,
+    url: Option<String>,
 }
 
 impl<'a> ErrorPart<'a> {
@@ -99,7 +100,7 @@ pub(crate) struct Replies {
     /// This node.
     pub(crate) node: NodeId,
     /// Where the voters are, this node included.
-    pub(crate) urls: BTreeMap<NodeId, String>,
+    pub(crate) addresses: Arc<Addresses>,
 }
 
 impl Replies {
@@ -282,7 +283,7 @@ impl Replies {
     ) -> Response {
         let leader = leader.map(|id| Leader {
             id,
-            url: self.urls.get(&id).map(String::as_str),
+            url: self.addresses.url_of(id),
         });
         let error = ErrorPart::new(code, Outcome::Refused, message);
         json(
@@ -376,13 +377,18 @@ fn name(code: RefusalCode) -> &'static str {
 mod tests {
     use serde_json::json;
 
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::machine::CommandFault;
 
     async fn rendered(reply: ClientReply) -> (u16, Value) {
         let replies = Replies {
             node: NodeId(1),
-            urls: BTreeMap::from([(NodeId(2), "http://127.0.0.1:9002".to_string())]),
+            addresses: Arc::new(Addresses::new(BTreeMap::from([(
+                NodeId(2),
+                "http://127.0.0.1:9002".to_string(),
+            )]))),
         };
         let response = replies.client_reply(reply);
         let status = response.status().as_u16();

@@ -1,0 +1,47 @@
+//! Owns where replicas listen, as people and programs are told: what was configured, then what was learned.
+//! Never connects to any of them.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use crate::ids::NodeId;
+use crate::raft::QuorumDescription;
+
+/// Base URLs of replicas, without trailing slashes.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    configured: BTreeMap<NodeId, String>,
+    /// From the voters in the log.
+    learned: RwLock<BTreeMap<NodeId, String>>,
+}
+
+impl Addresses {
+    pub(crate) fn new(configured: BTreeMap<NodeId, String>) -> Self {
+        Self {
+            configured,
+            learned: RwLock::default(),
+        }
+    }
+
+    /// Takes over what the voters in force say of themselves.
+    pub(crate) fn learn(&self, quorum: &QuorumDescription) {
+        let replicas = quorum.voters.iter().chain(&quorum.observers);
+        let learned = replicas
+            .filter_map(|replica| Some((replica.id, replica.endpoint.clone()?)))
+            .collect();
+        *self.learned.write().unwrap_or_else(PoisonError::into_inner) = learned;
+    }
+
+    /// Where one replica listens, if that is known.
+    pub(crate) fn url_of(&self, id: NodeId) -> Option<String> {
+        self.all().remove(&id)
+    }
+
+    /// All that are known.
+    pub(crate) fn all(&self) -> BTreeMap<NodeId, String> {
+        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = learned.clone();
+        all.extend(self.configured.clone());
+        all
+    }
+}
