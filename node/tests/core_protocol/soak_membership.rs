@@ -102,13 +102,8 @@ fn soak(voter_count: i32, node_count: i32, seeds: std::ops::Range<u64>) -> usize
     let mut set_count = 0;
     for seed in seeds {
         let outcome = std::panic::catch_unwind(|| survive(voter_count, node_count, seed));
-        match outcome {
-            Ok(count) => set_count += count,
-            Err(panic) => {
-                eprintln!("{voter_count} voters of {node_count} nodes, seed {seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
+        let what = format!("{voter_count} voters of {node_count} nodes, seed {seed}");
+        set_count += outcome.unwrap_or_else(|_| panic!("see above: {what}"));
     }
     set_count
 }
