@@ -97,6 +97,6 @@ mod tests {
         assert_eq!(true_ns, SECOND / 2);
         assert!(clock.shows_ns(true_ns) >= shown_ns);
         assert_eq!(clock.true_time_of(shown_ns, SECOND), SECOND, "it is past");
-        assert_eq!(clock.true_time_of(u64::MAX, 0) > 100 * SECOND, true);
+        assert!(clock.true_time_of(u64::MAX, 0) > 100 * SECOND);
     }
 }
