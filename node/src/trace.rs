@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::ids::{Epoch, NodeId, Offset};
+use crate::ids::{DirectoryId, Epoch, NodeId, Offset};
 use crate::message::ErrorCode;
 use crate::raft::Role;
 
@@ -27,6 +27,17 @@ pub enum TraceEvent {
         leader: Option<String>,
         /// Bytes of a torn tail that recovery cut off.
         truncated_bytes: u64,
+        /// All snapshots that were found, but for the bootstrap snapshot.
+        snapshots: Vec<SnapshotName>,
+        /// The voters in force at the end of its log.
+        voters: Vec<String>,
+        /// The `kraft.version` in force there.
+        kraft_version: u16,
+        /// Its data directory, where it has an id.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        directory_id: Option<DirectoryId>,
+        /// Whether it is one of the voters.
+        is_voter: bool,
     },
     /// The node changed state.
     RoleChange {
@@ -127,6 +138,10 @@ pub enum TraceEvent {
         last_epoch: Epoch,
         /// Hash of the state in it: equal for equal states, on every node. 16 hexadecimal digits.
         digest: String,
+        /// The voters that the snapshot names; absent under kraft.version 0.
+        voters: Option<Vec<String>>,
+        /// The `kraft.version` in force at its end.
+        kraft_version: u16,
     },
     /// The log below was deleted. A snapshot ends here.
     LogStartAdvanced {
@@ -138,6 +153,15 @@ pub enum TraceEvent {
         /// What was found and what to do, for people.
         reason: String,
     },
+}
+
+/// What a snapshot is called by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SnapshotName {
+    /// Everything below is in it.
+    pub end_offset: Offset,
+    /// Epoch of the last record in it.
+    pub last_epoch: Epoch,
 }
 
 /// What a message between replicas says, as far as it matters to those who judge. What a message

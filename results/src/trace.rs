@@ -44,25 +44,7 @@ pub struct TraceEvent {
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum TraceDetail {
     /// Recovery is over; the node takes part.
-    Started {
-        /// State it starts in.
-        role: Role,
-        /// First offset in its log.
-        log_start: i64,
-        /// Offset after the last record recovered.
-        log_end: i64,
-        /// Epoch of the last record recovered, 0 for an empty log.
-        last_epoch: i32,
-        /// The vote found in its quorum-state file.
-        #[serde(default)]
-        voted_for: Option<String>,
-        /// The leader found in its quorum-state file.
-        #[serde(default)]
-        leader: Option<String>,
-        /// Bytes of a torn tail that recovery cut off.
-        #[serde(default)]
-        truncated_bytes: u64,
-    },
+    Started(Box<Started>),
     /// The node changed state.
     RoleChange {
         /// The new state.
@@ -99,6 +81,16 @@ pub enum TraceDetail {
         /// CRC-32C of the batch: equal for the same batch on every node.
         crc: u32,
     },
+    /// A record with a set of voters is in the log. It is in force from here on, unless a truncation
+    /// removes it (KIP-853).
+    VotersAppended {
+        /// Offset of the record.
+        offset: i64,
+        /// All voters.
+        voters: Vec<String>,
+        /// The `kraft.version` in force with it.
+        kraft_version: u16,
+    },
     /// Everything below `log_end` is durable.
     Flush {
         /// Log end offset.
@@ -116,6 +108,59 @@ pub enum TraceDetail {
         /// Log end offset at that moment.
         log_end: i64,
     },
+    /// A snapshot that the node took of its own state is durable.
+    SnapshotFrozen {
+        /// Offset after the last record it covers.
+        end_offset: i64,
+        /// Epoch of that record.
+        last_epoch: i32,
+        /// Hash of the state, 16 hexadecimal digits.
+        digest: String,
+    },
+    /// A snapshot of the leader is durable and has replaced the log, which is empty and starts where
+    /// the snapshot ends.
+    SnapshotInstalled {
+        /// Offset after the last record it covers.
+        end_offset: i64,
+        /// Epoch of that record.
+        last_epoch: i32,
+        /// Hash of the state, 16 hexadecimal digits.
+        digest: String,
+        /// The voters that the snapshot names; absent while voters are static.
+        #[serde(default)]
+        voters: Option<Vec<String>>,
+        /// The `kraft.version` that the snapshot names; 0 while voters are static.
+        #[serde(default)]
+        kraft_version: u16,
+    },
+    /// The log below is deleted.
+    LogStartAdvanced {
+        /// First offset in the log; a snapshot ends there.
+        log_start: i64,
+    },
+    /// A message left for another replica.
+    RpcSent {
+        /// Whom it is for.
+        to: String,
+        /// What it says.
+        #[serde(flatten)]
+        message: Box<Message>,
+    },
+    /// A message of another replica arrived.
+    RpcReceived {
+        /// Whom it is from; a request of a tool comes from `client`.
+        from: String,
+        /// What it says.
+        #[serde(flatten)]
+        message: Box<Message>,
+    },
+    /// A linearizable read was answered.
+    ReadServed {
+        /// What was committed when the read was confirmed: everything below.
+        read_offset: i64,
+        /// What was applied when it was answered: everything below.
+        applied: i64,
+    },
     /// The node found its disk in a state that it must not continue from.
     RefusedToStart {
         /// For people: what was found and what to do.
@@ -126,9 +171,106 @@ pub enum TraceDetail {
     Unknown,
 }
 
+/// What a node found when it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// State it starts in.
+    pub role: Role,
+    /// First offset in its log.
+    pub log_start: i64,
+    /// Offset after the last record recovered.
+    pub log_end: i64,
+    /// Epoch of the last record recovered, or of the snapshot before an empty log; 0 for neither.
+    pub last_epoch: i32,
+    /// The vote found in its quorum-state file.
+    #[serde(default)]
+    pub voted_for: Option<String>,
+    /// The leader found in its quorum-state file.
+    #[serde(default)]
+    pub leader: Option<String>,
+    /// Bytes of a torn tail that recovery cut off.
+    #[serde(default)]
+    pub truncated_bytes: u64,
+    /// All snapshots found; absent where the node does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Vec<SnapshotName>>,
+    /// The voters in force at the end of its log; absent where the node does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voters: Option<Vec<String>>,
+    /// The `kraft.version` in force there: 0 for static voters, 1 for voters in the log (KIP-853).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kraft_version: Option<u16>,
+    /// Which data directory it has. With another one it is another replica (KIP-853).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory_id: Option<String>,
+    /// Whether it is one of the voters, directory included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_voter: Option<bool>,
+}
+
+/// What a snapshot is called by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SnapshotName {
+    /// Offset after the last record it covers.
+    pub end_offset: i64,
+    /// Epoch of that record.
+    pub last_epoch: i32,
+}
+
+/// What a message between replicas says, as far as it matters to those who judge. What a message
+/// does not say is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Kind of request: `vote`, `fetch` and so on; `pre-vote` for a vote that is only a question.
+    /// Whoever receives the answer to a `pre-vote` sees a `vote`: the answer does not tell.
+    pub rpc: String,
+    /// Whether this is the answer.
+    pub is_response: bool,
+    /// Number of the request within the incarnation that sent it; the answer has the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<u64>,
+    /// Epoch that the message speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_epoch: Option<i32>,
+    /// Leader that the message names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// Log end of the sender of a vote or fetch request; for the answer to a fetch, where the
+    /// returned records begin; for snapshots, the end of the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<i64>,
+    /// Epoch of the record before `offset`; for snapshots, their epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_epoch: Option<i32>,
+    /// For the answer to a fetch: the offset after the returned records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_offset: Option<i64>,
+    /// High watermark that the message speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high_watermark: Option<i64>,
+    /// For the answer to a fetch: epoch and end at which the logs part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diverging: Option<(i32, i64)>,
+    /// For the answer to a vote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<bool>,
+    /// Error of the answer, by Kafka's name, unless there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(line: &str) -> TraceDetail {
+        let line = format!(r#"{{"time":1,"node":"n1","incarnation":1,"seq":2,"epoch":3,{line}}}"#);
+        let event: TraceEvent = serde_json::from_str(&line).unwrap();
+        let written = serde_json::to_string(&event).unwrap();
+        let again: TraceEvent = serde_json::from_str(&written).unwrap();
+        assert_eq!(again, event, "{written}");
+        event.detail
+    }
 
     #[test]
     fn events_read_back_and_unknown_kinds_are_tolerated() {
@@ -148,10 +290,104 @@ mod tests {
         let line = serde_json::to_string(&event).unwrap();
         assert!(line.contains(r#""event":"append""#), "{line}");
         assert_eq!(serde_json::from_str::<TraceEvent>(&line).unwrap(), event);
-        let later = r#"{"time":1,"node":"n1","incarnation":1,"seq":2,"epoch":1,"event":"snapshot-frozen","end":5}"#;
+        let later = read(r#""event":"not-invented-yet","end":5"#);
+        assert_eq!(later, TraceDetail::Unknown);
+    }
+
+    #[test]
+    fn a_start_is_read_with_and_without_what_newer_nodes_tell() {
+        let short =
+            r#""event":"started","role":"unattached","log_start":0,"log_end":4,"last_epoch":2"#;
+        let TraceDetail::Started(started) = read(short) else {
+            panic!("not a start");
+        };
+        assert_eq!((started.log_end, started.last_epoch), (4, 2));
+        assert_eq!((&started.snapshots, started.is_voter), (&None, None));
+        let long = format!(
+            r#"{short},"voted_for":"n2","leader":null,"truncated_bytes":7,
+            "snapshots":[{{"end_offset":3,"last_epoch":2}}],"voters":["n1","n2"],
+            "kraft_version":1,"directory_id":"ASNFZ4mrze8BI0VniavN7w","is_voter":true"#
+        );
+        let TraceDetail::Started(started) = read(&long) else {
+            panic!("not a start");
+        };
+        let snapshot = SnapshotName {
+            end_offset: 3,
+            last_epoch: 2,
+        };
+        assert_eq!(started.snapshots, Some(vec![snapshot]));
+        assert_eq!(started.voters, Some(vec!["n1".into(), "n2".into()]));
         assert_eq!(
-            serde_json::from_str::<TraceEvent>(later).unwrap().detail,
-            TraceDetail::Unknown
+            (started.kraft_version, started.is_voter),
+            (Some(1), Some(true))
+        );
+        assert_eq!(
+            started.directory_id.as_deref(),
+            Some("ASNFZ4mrze8BI0VniavN7w")
+        );
+    }
+
+    #[test]
+    fn snapshots_and_voters_are_read() {
+        assert_eq!(
+            read(r#""event":"voters-appended","offset":7,"voters":["n1"],"kraft_version":1"#),
+            TraceDetail::VotersAppended {
+                offset: 7,
+                voters: vec!["n1".into()],
+                kraft_version: 1
+            }
+        );
+        assert_eq!(
+            read(r#""event":"snapshot-frozen","end_offset":7,"last_epoch":2,"digest":"00ff""#),
+            TraceDetail::SnapshotFrozen {
+                end_offset: 7,
+                last_epoch: 2,
+                digest: "00ff".into()
+            }
+        );
+        let installed = |voters| TraceDetail::SnapshotInstalled {
+            end_offset: 7,
+            last_epoch: 2,
+            digest: "00ff".into(),
+            voters,
+            kraft_version: 0,
+        };
+        let line = r#""event":"snapshot-installed","end_offset":7,"last_epoch":2,"digest":"00ff""#;
+        assert_eq!(read(line), installed(None));
+        let line = format!(r#"{line},"voters":null,"kraft_version":0"#);
+        assert_eq!(read(&line), installed(None));
+        let line = line.replace("null", r#"["n1","n2"]"#);
+        assert_eq!(read(&line), installed(Some(vec!["n1".into(), "n2".into()])));
+        assert_eq!(
+            read(r#""event":"log-start-advanced","log_start":7"#),
+            TraceDetail::LogStartAdvanced { log_start: 7 }
+        );
+    }
+
+    #[test]
+    fn messages_and_reads_are_read_with_whatever_they_say() {
+        let line = r#""event":"rpc-sent","to":"n2","rpc":"fetch","is_response":true,"correlation":9,
+            "message_epoch":3,"leader":"n1","offset":7,"end_offset":9,"high_watermark":7,
+            "diverging":[2,5],"error":"FENCED_LEADER_EPOCH""#;
+        let TraceDetail::RpcSent { to, message } = read(line) else {
+            panic!("not a message");
+        };
+        assert_eq!((to.as_str(), message.rpc.as_str()), ("n2", "fetch"));
+        assert_eq!((message.offset, message.end_offset), (Some(7), Some(9)));
+        assert_eq!((message.diverging, message.granted), (Some((2, 5)), None));
+        assert_eq!(message.error.as_deref(), Some("FENCED_LEADER_EPOCH"));
+        let line =
+            r#""event":"rpc-received","from":"client","rpc":"describe-quorum","is_response":false"#;
+        let TraceDetail::RpcReceived { from, message } = read(line) else {
+            panic!("not a message");
+        };
+        assert_eq!((from.as_str(), message.correlation), ("client", None));
+        assert_eq!(
+            read(r#""event":"read-served","read_offset":4,"applied":6"#),
+            TraceDetail::ReadServed {
+                read_offset: 4,
+                applied: 6
+            }
         );
     }
 }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
+use std::rc::Rc;
+
 use results::trace::{Role, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
@@ -18,17 +20,33 @@ struct Claim {
     evidence: Value,
 }
 
+/// Number of a node with a certain data directory: with another one, it is another replica (KIP-853).
+type Replica = usize;
+
+/// What is known of the present incarnation of a node.
+#[derive(Debug)]
+struct Incarnation {
+    number: u32,
+    /// `None` if its start is missing, and with it its directory.
+    replica: Option<Replica>,
+    /// Whether it tells which directory it has.
+    has_directory: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Epochs {
     one_leader: Property,
     monotone: Property,
     one_vote: Property,
+    incarnations: BTreeMap<String, Incarnation>,
+    /// By node and directory, which is empty where the node does not tell.
+    replicas: BTreeMap<(String, String), Replica>,
     /// First claim of a leader by epoch.
     leaders: BTreeMap<i32, Claim>,
-    /// Highest epoch by node, with the event that reported it.
-    highest: BTreeMap<String, TraceEvent>,
-    /// Vote by node and epoch.
-    votes: BTreeMap<(String, i32), Claim>,
+    /// Highest epoch by replica, with the event that reported it.
+    highest: BTreeMap<Replica, Rc<TraceEvent>>,
+    /// Vote by replica and epoch.
+    votes: BTreeMap<(Replica, i32), (String, Rc<TraceEvent>)>,
 }
 
 impl Epochs {
@@ -47,60 +65,93 @@ impl Epochs {
             one_vote: Property::new(
                 "K6",
                 "a node votes for at most one candidate in an epoch, restarts included",
-                "KIP-595; Ongaro & Ousterhout 2014, section 5.2",
+                "KIP-595; KIP-853; Ongaro & Ousterhout 2014, section 5.2",
             ),
+            incarnations: BTreeMap::new(),
+            replicas: BTreeMap::new(),
             leaders: BTreeMap::new(),
             highest: BTreeMap::new(),
             votes: BTreeMap::new(),
         }
     }
 
-    pub(super) fn observe(&mut self, event: &TraceEvent) {
+    pub(super) fn observe(&mut self, event: &Rc<TraceEvent>) {
+        let replica = self.replica(event);
         match &event.detail {
-            TraceDetail::RefusedToStart { .. } | TraceDetail::Unknown => return,
-            TraceDetail::Started {
-                role,
-                voted_for,
-                leader,
-                ..
-            } => {
-                if let Some(leader) = leader {
+            // Those of messages and reads say nothing of their own: they are reported as a message
+            // leaves, when the node may be in a later epoch than the next of its other events.
+            TraceDetail::RefusedToStart { .. }
+            | TraceDetail::RpcSent { .. }
+            | TraceDetail::RpcReceived { .. }
+            | TraceDetail::ReadServed { .. }
+            | TraceDetail::Unknown => return,
+            TraceDetail::Started(started) => {
+                if let Some(leader) = &started.leader {
                     self.claim_leader(event, leader);
                 }
-                match voted_for {
-                    Some(candidate) => self.claim_vote(event, candidate),
-                    None if leader.is_none() => self.claim_no_vote(event),
+                match &started.voted_for {
+                    Some(candidate) => self.claim_vote(replica, event, candidate),
+                    None if started.leader.is_none() => self.claim_no_vote(replica, event),
                     None => {}
                 }
-                self.claim_own_role(event, *role);
+                self.claim_own_role(replica, event, started.role);
             }
             TraceDetail::RoleChange { role, leader, .. } => {
                 if let Some(leader) = leader {
                     self.claim_leader(event, leader);
                 }
-                self.claim_own_role(event, *role);
+                self.claim_own_role(replica, event, *role);
             }
             TraceDetail::EpochAdopted {
                 leader: Some(leader),
             } => self.claim_leader(event, leader),
-            TraceDetail::VotePersisted { candidate } => self.claim_vote(event, candidate),
+            TraceDetail::VotePersisted { candidate } => self.claim_vote(replica, event, candidate),
             _ => {}
         }
-        self.check_monotone(event);
+        if let Some(replica) = replica {
+            self.check_monotone(replica, event);
+        }
+    }
+
+    /// Which replica speaks. Unknown after a start that is missing, if it could be another one.
+    fn replica(&mut self, event: &TraceEvent) -> Option<Replica> {
+        let known = self.incarnations.get(&event.node);
+        if let Some(known) = known
+            && known.number == event.incarnation
+        {
+            return known.replica;
+        }
+        let directory = match &event.detail {
+            TraceDetail::Started(started) => started.directory_id.as_deref(),
+            _ => None,
+        };
+        let is_start = matches!(event.detail, TraceDetail::Started(_));
+        let told_directory = known.is_some_and(|known| known.has_directory);
+        let key = (event.node.clone(), directory.unwrap_or_default().to_owned());
+        let next = self.replicas.len();
+        let replica =
+            (is_start || !told_directory).then(|| *self.replicas.entry(key).or_insert(next));
+        let incarnation = Incarnation {
+            number: event.incarnation,
+            replica,
+            has_directory: directory.is_some() || told_directory,
+        };
+        self.incarnations.insert(event.node.clone(), incarnation);
+        replica
     }
 
     /// Whoever leads or wants to lead has voted for itself.
-    fn claim_own_role(&mut self, event: &TraceEvent, role: Role) {
+    fn claim_own_role(&mut self, replica: Option<Replica>, event: &Rc<TraceEvent>, role: Role) {
         if role == Role::Leader {
             self.claim_leader(event, &event.node);
         }
         if matches!(role, Role::Leader | Role::Candidate) {
-            self.claim_vote(event, &event.node);
+            self.claim_vote(replica, event, &event.node);
         }
     }
 
     fn claim_leader(&mut self, event: &TraceEvent, leader: &str) {
-        let words = format!("{} at {}", event.node, seconds(event.time));
+        let words = || format!("{} at {}", event.node, seconds(event.time));
         self.add_leader(event.epoch, event.time, leader, words, || event_json(event));
     }
 
@@ -109,7 +160,7 @@ impl Epochs {
         epoch: i32,
         time: u64,
         leader: &str,
-        words: String,
+        words: impl Fn() -> String,
         evidence: impl Fn() -> Value,
     ) {
         self.one_leader.checked += 1;
@@ -119,22 +170,22 @@ impl Epochs {
                     epoch,
                     Claim {
                         name: leader.into(),
-                        words,
+                        words: words(),
                         evidence: evidence(),
                     },
                 );
             }
             Some(first) if first.name == leader => {}
-            Some(first) => {
+            Some(first) => self.one_leader.violated(time, || {
                 let summary = format!(
                     "epoch {epoch} has two leaders: {} (according to {}) and {leader} \
-                     (according to {words})",
-                    first.name, first.words
+                     (according to {})",
+                    first.name,
+                    first.words,
+                    words()
                 );
-                let contradicts = first.evidence.clone();
-                self.one_leader
-                    .violated(time, summary, evidence(), contradicts);
-            }
+                (summary, evidence(), first.evidence.clone())
+            }),
         }
     }
 
@@ -149,11 +200,13 @@ impl Epochs {
             ) else {
                 continue;
             };
-            let words = format!(
-                "the {} that it served to process {process} at {}",
-                operation.f,
-                seconds(operation.time)
-            );
+            let words = || {
+                format!(
+                    "the {} that it served to process {process} at {}",
+                    operation.f,
+                    seconds(operation.time)
+                )
+            };
             self.add_leader(epoch, operation.time, node, words, || {
                 json!({
                     "index": operation.index,
@@ -167,57 +220,59 @@ impl Epochs {
         }
     }
 
-    fn claim_vote(&mut self, event: &TraceEvent, candidate: &str) {
-        self.one_vote.checked += 1;
-        let key = (event.node.clone(), event.epoch);
-        let Some(first) = self.votes.get(&key) else {
-            self.votes.insert(
-                key,
-                Claim {
-                    name: candidate.into(),
-                    words: seconds(event.time),
-                    evidence: event_json(event),
-                },
-            );
+    fn claim_vote(&mut self, replica: Option<Replica>, event: &Rc<TraceEvent>, candidate: &str) {
+        let Some(replica) = replica else {
             return;
         };
-        if first.name != candidate {
-            let summary = format!(
-                "{} voted twice in epoch {}: for {} at {} and for {candidate} at {}",
-                event.node,
-                event.epoch,
-                first.name,
-                first.words,
-                seconds(event.time)
-            );
-            let contradicts = first.evidence.clone();
-            self.one_vote
-                .violated(event.time, summary, event_json(event), contradicts);
+        self.one_vote.checked += 1;
+        let vote = self.votes.get(&(replica, event.epoch));
+        let Some((first, reported)) = vote else {
+            let vote = (candidate.to_owned(), event.clone());
+            self.votes.insert((replica, event.epoch), vote);
+            return;
+        };
+        if first != candidate {
+            self.one_vote.violated(event.time, || {
+                let summary = format!(
+                    "{} voted twice in epoch {}: for {first} at {} and for {candidate} at {}",
+                    event.node,
+                    event.epoch,
+                    seconds(reported.time),
+                    seconds(event.time)
+                );
+                (summary, event_json(event), event_json(reported))
+            });
         }
     }
 
     /// A restart that finds neither a leader nor a vote in an epoch in which the node had voted.
-    fn claim_no_vote(&mut self, event: &TraceEvent) {
+    fn claim_no_vote(&mut self, replica: Option<Replica>, event: &Rc<TraceEvent>) {
+        let Some(replica) = replica else {
+            return;
+        };
         self.one_vote.checked += 1;
-        if let Some(vote) = self.votes.get(&(event.node.clone(), event.epoch)) {
-            let summary = format!(
-                "{} voted for {} in epoch {} at {}, but found no vote when it restarted at {}",
-                event.node,
-                vote.name,
-                event.epoch,
-                vote.words,
-                seconds(event.time)
-            );
-            let contradicts = vote.evidence.clone();
-            self.one_vote
-                .violated(event.time, summary, event_json(event), contradicts);
+        if let Some((candidate, reported)) = self.votes.get(&(replica, event.epoch)) {
+            self.one_vote.violated(event.time, || {
+                let summary = format!(
+                    "{} voted for {candidate} in epoch {} at {}, but found no vote when it \
+                     restarted at {}",
+                    event.node,
+                    event.epoch,
+                    seconds(reported.time),
+                    seconds(event.time)
+                );
+                (summary, event_json(event), event_json(reported))
+            });
         }
     }
 
-    fn check_monotone(&mut self, event: &TraceEvent) {
+    fn check_monotone(&mut self, replica: Replica, event: &Rc<TraceEvent>) {
         self.monotone.checked += 1;
-        match self.highest.get(&event.node) {
-            Some(highest) if highest.epoch > event.epoch => {
+        let highest = self.highest.entry(replica).or_insert_with(|| event.clone());
+        if highest.epoch < event.epoch {
+            *highest = event.clone();
+        } else if highest.epoch > event.epoch {
+            self.monotone.violated(event.time, || {
                 let summary = format!(
                     "{} went back from epoch {} (at {}) to epoch {} (at {})",
                     event.node,
@@ -226,14 +281,8 @@ impl Epochs {
                     event.epoch,
                     seconds(event.time)
                 );
-                let contradicts = event_json(highest);
-                self.monotone
-                    .violated(event.time, summary, event_json(event), contradicts);
-            }
-            Some(highest) if highest.epoch == event.epoch => {}
-            _ => {
-                self.highest.insert(event.node.clone(), event.clone());
-            }
+                (summary, event_json(event), event_json(highest))
+            });
         }
     }
 

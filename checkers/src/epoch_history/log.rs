@@ -1,6 +1,10 @@
 //! Owns the model of one node's log: which batches it holds, as far as the trace tells.
 //! Never guesses: a range whose content the trace does not tell has no identity.
 
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
 /// What makes two batches at the same offsets the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
@@ -17,29 +21,62 @@ pub(super) struct Batch {
     pub(super) identity: Option<Identity>,
 }
 
-/// The log of one node, without holes.
-#[derive(Debug, Default)]
+/// The log of one node, without holes. What lies below its start is covered by a snapshot.
+#[derive(Debug)]
 pub(super) struct Log {
-    batches: Vec<Batch>,
+    start: i64,
+    /// Epoch of the record before the start, where the trace tells; 0 where there is none.
+    start_epoch: Option<i32>,
+    batches: VecDeque<Batch>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::starting_at(0, Some(0))
+    }
 }
 
 impl Log {
+    /// An empty log.
+    pub(super) fn starting_at(start: i64, start_epoch: Option<i32>) -> Self {
+        Self {
+            start,
+            start_epoch,
+            batches: VecDeque::new(),
+        }
+    }
+
+    /// Offset of the first record, or of the next one if there is none.
+    pub(super) fn start(&self) -> i64 {
+        self.start
+    }
+
     /// Offset after the last record.
     pub(super) fn end(&self) -> i64 {
-        self.batches.last().map_or(0, |batch| batch.last_offset + 1)
+        self.batches
+            .back()
+            .map_or(self.start, |batch| batch.last_offset + 1)
+    }
+
+    /// Epoch of the last record, where the trace tells.
+    pub(super) fn last_epoch(&self) -> Option<i32> {
+        match self.batches.back() {
+            Some(batch) => batch.identity.map(|identity| identity.epoch),
+            None => self.start_epoch,
+        }
     }
 
     /// Adds a batch at the end; what lies between is unknown.
     pub(super) fn append(&mut self, batch: Batch) {
         self.extend_unknown(batch.base_offset);
-        self.batches.push(batch);
+        self.batches.push_back(batch);
     }
 
     /// The log reaches to `end`, with unknown content where it was shorter.
     pub(super) fn extend_unknown(&mut self, end: i64) {
         let base_offset = self.end();
         if base_offset < end {
-            self.batches.push(Batch {
+            self.batches.push_back(Batch {
                 base_offset,
                 last_offset: end - 1,
                 identity: None,
@@ -53,38 +90,94 @@ impl Log {
             .batches
             .partition_point(|batch| batch.base_offset < end);
         self.batches.truncate(keep);
-        if let Some(last) = self.batches.last_mut()
+        if let Some(last) = self.batches.back_mut()
             && last.last_offset >= end
         {
             last.last_offset = end - 1;
             last.identity = None;
         }
+        if end < self.start {
+            *self = Self::starting_at(end, (end == 0).then_some(0));
+        }
+    }
+
+    /// Removes everything below `start`; a log that ends before it is empty then.
+    pub(super) fn advance_start(&mut self, start: i64) {
+        if start <= self.start {
+            return;
+        }
+        let epoch_before = self
+            .at(start - 1)
+            .and_then(|batch| batch.identity)
+            .map(|identity| identity.epoch);
+        let gone = self
+            .batches
+            .partition_point(|batch| batch.last_offset < start);
+        self.batches.drain(..gone);
+        self.start = start;
+        self.start_epoch = epoch_before;
+    }
+
+    /// The log reaches down to `start`, with unknown content where it began later.
+    pub(super) fn extend_start(&mut self, start: i64) {
+        let end = self
+            .batches
+            .front()
+            .map_or(self.start, |first| first.base_offset);
+        if start >= self.start {
+            return;
+        }
+        if start < end {
+            self.batches.push_front(Batch {
+                base_offset: start,
+                last_offset: end - 1,
+                identity: None,
+            });
+        }
+        self.start = start;
+        self.start_epoch = (start == 0).then_some(0);
     }
 
     /// Keeps the length and forgets the content.
     pub(super) fn forget(&mut self) {
+        self.start_epoch = None;
         for batch in &mut self.batches {
             batch.identity = None;
         }
     }
 
-    /// The batch that holds the record at `offset`.
+    /// The batch that holds the record at `offset`, unless that is below the start.
     pub(super) fn at(&self, offset: i64) -> Option<&Batch> {
         let after = self
             .batches
             .partition_point(|batch| batch.base_offset <= offset);
         let batch = self.batches.get(after.checked_sub(1)?)?;
-        (offset <= batch.last_offset).then_some(batch)
+        (offset >= self.start && offset <= batch.last_offset).then_some(batch)
     }
 
     /// Batches that begin in `from..to`, ascending.
-    pub(super) fn range(&self, from: i64, to: i64) -> &[Batch] {
+    pub(super) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = &Batch> {
         let start = self
             .batches
             .partition_point(|batch| batch.base_offset < from);
         let end = self.batches.partition_point(|batch| batch.base_offset < to);
-        self.batches.get(start..end).unwrap_or(&[])
+        self.batches.range(start..end.max(start))
     }
+}
+
+/// For evidence.
+pub(super) fn batch_json(batch: &Batch) -> Value {
+    json!({
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "epoch": batch.identity.map(|identity| identity.epoch),
+        "crc": batch.identity.map(|identity| identity.crc),
+    })
+}
+
+/// Whether nothing that is known tells the two apart.
+pub(super) fn may_be_same(one: &Batch, other: &Batch) -> bool {
+    one.identity.is_none() || other.identity.is_none() || one == other
 }
 
 #[cfg(test)]
@@ -120,7 +213,32 @@ mod tests {
         log.extend_unknown(6);
         assert_eq!(log.end(), 6);
         assert_eq!(log.at(0).unwrap().identity, None);
-        assert_eq!(log.range(1, 6).len(), 2);
-        assert_eq!(log.range(4, 5), [batch(4, 4)]);
+        assert_eq!(log.range(1, 6).count(), 2);
+        assert!(log.range(4, 5).eq(&[batch(4, 4)]));
+        assert_eq!(log.range(6, 1).count(), 0);
+        assert_eq!(log.last_epoch(), None);
+    }
+
+    #[test]
+    fn a_log_that_starts_later_knows_the_epoch_before_it() {
+        let mut log = Log::default();
+        assert_eq!((log.start(), log.last_epoch()), (0, Some(0)));
+        log.append(batch(0, 2));
+        log.append(batch(3, 5));
+        log.advance_start(3);
+        assert_eq!((log.start(), log.end(), log.at(2)), (3, 6, None));
+        log.advance_start(6);
+        assert_eq!((log.start(), log.end()), (6, 6));
+        assert_eq!(log.last_epoch(), Some(1));
+        log.advance_start(2);
+        assert_eq!(log.start(), 6);
+        log.extend_start(4);
+        assert_eq!((log.start(), log.end(), log.last_epoch()), (4, 6, None));
+        assert_eq!(log.at(4).unwrap().identity, None);
+        log.advance_start(9);
+        assert_eq!((log.start(), log.end(), log.last_epoch()), (9, 9, None));
+        log.append(batch(9, 9));
+        log.cut(4);
+        assert_eq!((log.start(), log.end()), (4, 4));
     }
 }

@@ -1,31 +1,53 @@
 //! Owns the checker of what the nodes said about themselves: epochs, leaders, votes, logs, commits.
 //! Never concludes from silence: lost events and properties never exercised are unknown.
 
+mod committed;
+mod completeness;
 mod epochs;
 mod log;
-mod logs;
+mod log_start;
+mod majority;
+mod matching;
+mod messages;
+mod model;
+mod observers;
 mod property;
+mod rule;
+mod snapshots;
+mod voter_changes;
+mod voter_history;
+mod watch;
+mod watermarks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use results::history::{Operation, OperationType, Process};
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 
 use crate::{conclusion, counted, seconds};
-use epochs::Epochs;
-use logs::Logs;
+use model::{Model, tells_of_voter_records};
+use rule::Rule;
+use watch::Watch;
 
-const SOURCE: &str = "KIP-595; Ongaro & Ousterhout 2014 (Raft)";
+const SOURCE: &str = "KIP-595; KIP-630; KIP-853; Ongaro & Ousterhout 2014 (Raft)";
 
-/// Properties that need a particular event, which a run need not have: nothing committed before a
-/// second leader is elected leaves I2 without a case, and that alone makes no run suspicious.
-const MAY_STAY_UNEXERCISED: [&str; 1] = ["I2"];
+/// Properties that need particular events, which a run need not have: nothing committed before a
+/// second leader is elected leaves I2 without a case, no change of voters K1, no observer K4, no
+/// snapshot S1 and S2, and M1 to M6 need nodes that report messages and reads. That alone makes no run
+/// suspicious.
+const MAY_STAY_UNEXERCISED: [&str; 11] = [
+    "I2", "K1", "K4", "M1", "M2", "M3", "M4", "M5", "M6", "S1", "S2",
+];
+
+/// How many properties that were not exercised a summary names.
+const UNEXERCISED_NAMED_MAX: usize = 3;
 
 /// Checks the trace of all nodes, and the epochs in the history, against the protocol's invariants.
 ///
 /// `trace` holds the events of every node in the order in which it reported them, merged by time.
-/// `voter_count` is the number of voters, all of which are expected to have left a trace.
+/// `voter_count` is the number of voters that the cluster starts with, all of which are expected to have
+/// left a trace.
 ///
 /// `is_complete` says that no event was lost, as in a simulation: a node that is silent did nothing.
 pub fn check(
@@ -34,51 +56,90 @@ pub fn check(
     voter_count: u32,
     is_complete: bool,
 ) -> CheckerResult {
-    let ends = if is_complete {
-        BTreeMap::new()
-    } else {
-        ends(trace)
-    };
-    let mut epochs = Epochs::new();
-    let mut logs = Logs::new(voter_count as usize, ends.clone());
-    let mut progress: BTreeMap<&str, (u32, u64)> = BTreeMap::new();
-    let mut lost: Vec<String> = Vec::new();
-    for event in trace {
-        if let Some(reason) = gap(&mut progress, event) {
-            logs.lose(&event.node);
-            lost.push(reason);
-        }
-        epochs.observe(event);
-        logs.observe(event);
+    let mut ends = ends(trace);
+    let node_count = ends.len();
+    let configured = configured_voters(&ends, voter_count as usize);
+    if is_complete {
+        ends.clear();
     }
-    logs.settle_unsupported();
-    epochs.observe_history(history);
-    lost.extend(cut_short(&ends, history));
-    lost.extend(logs.take_doubts());
-    let node_count = progress.len();
+    let has_voter_records = trace.iter().any(tells_of_voter_records);
+    let mut watch = Watch::of(Model::new(ends.clone(), configured, has_voter_records));
+    let gaps = gaps(trace);
+    for (index, event) in trace.iter().enumerate() {
+        if gaps.before.contains(&index) {
+            watch.lose(&event.node);
+        }
+        watch.take(event);
+        if gaps.after.contains(&index) {
+            watch.lose(&event.node);
+        }
+    }
+    watch.settle();
+    watch.epochs().observe_history(history);
+    let mut lost: Vec<String> = Vec::new();
     if trace.is_empty() {
-        lost.insert(0, "no node left a trace".into());
-    } else if node_count < voter_count as usize {
+        lost.push("no node left a trace".into());
+    }
+    lost.extend(gaps.reasons);
+    lost.extend(cut_short(&ends, history));
+    lost.extend(watch.take_doubts());
+    if !trace.is_empty() && node_count < voter_count as usize {
         lost.push(format!(
             "only {node_count} of {voter_count} nodes left a trace"
         ));
     }
     let lost = lost.first().map(String::as_str);
-    let mut properties: BTreeMap<String, PropertyResult> = BTreeMap::new();
-    for property in epochs.into_properties() {
-        properties.insert(property.id.into(), property.finish(lost));
-    }
-    for property in logs.into_properties() {
-        properties.insert(property.id.into(), property.finish(lost));
-    }
+    let properties: BTreeMap<String, PropertyResult> = watch
+        .finish(lost.is_none())
+        .into_iter()
+        .map(|property| (property.id.into(), property.finish(lost)))
+        .collect();
     conclude(properties, trace.len() as u64, node_count as u64, lost)
+}
+
+/// All properties that look at what nodes hold or say to one another.
+fn rules() -> Vec<Box<dyn Rule>> {
+    vec![
+        Box::new(completeness::Completeness::new()),
+        Box::new(matching::Matching::new()),
+        Box::new(majority::Majority::new()),
+        Box::new(watermarks::Watermarks::new()),
+        Box::new(voter_changes::VoterChanges::new()),
+        Box::new(observers::Observers::new()),
+        Box::new(log_start::LogStart::new()),
+        Box::new(snapshots::Snapshots::new()),
+        Box::new(messages::votes_kept::VotesKept::new()),
+        Box::new(messages::votes_up_to_date::VotesUpToDate::new()),
+        Box::new(messages::elections::Elections::new()),
+        Box::new(messages::fetch_requests::FetchRequests::new()),
+        Box::new(messages::fetch_answers::FetchAnswers::new()),
+        Box::new(messages::reads::Reads::new()),
+    ]
+}
+
+/// The first nodes by number.
+fn numbered_voters(voter_count: usize) -> BTreeSet<String> {
+    (1..=voter_count).map(|id| format!("n{id}")).collect()
+}
+
+/// The voters of a cluster whose nodes do not name them: those that left a trace, and as many unknown
+/// ones as are missing. Where there are more, the first ones by number.
+fn configured_voters(ends: &BTreeMap<String, u64>, voter_count: usize) -> BTreeSet<String> {
+    if ends.len() > voter_count {
+        return numbered_voters(voter_count);
+    }
+    let silent = (ends.len()..voter_count).map(|number| format!("(silent node {number})"));
+    ends.keys().cloned().chain(silent).collect()
 }
 
 /// When each node reported its last event.
 fn ends(trace: &[TraceEvent]) -> BTreeMap<String, u64> {
-    let mut ends = BTreeMap::new();
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for event in trace {
-        ends.insert(event.node.clone(), event.time);
+        match ends.get_mut(&event.node) {
+            Some(end) => *end = event.time,
+            None => drop(ends.insert(event.node.clone(), event.time)),
+        }
     }
     ends
 }
@@ -97,7 +158,7 @@ fn cut_short(ends: &BTreeMap<String, u64>, history: &[Operation]) -> Option<Stri
         let (Some(node), Some(sent)) = (node, invoked.get(&line.process)) else {
             continue;
         };
-        if let Some(end) = ends.get(node)
+        if let Some(end) = ends.get(node.as_str())
             && end < sent
         {
             return Some(format!(
@@ -111,15 +172,43 @@ fn cut_short(ends: &BTreeMap<String, u64>, history: &[Operation]) -> Option<Stri
     None
 }
 
-/// Whether events of the node are missing right before this one, and which.
-fn gap<'a>(progress: &mut BTreeMap<&'a str, (u32, u64)>, event: &'a TraceEvent) -> Option<String> {
-    let before = progress.insert(&event.node, (event.incarnation, event.seq));
+/// Where events are missing. What they told may have happened as soon as the event before them had, so
+/// that this is known from there on.
+#[derive(Debug, Default)]
+struct Gaps {
+    /// Events of the trace, by index, before which the first ones of their node are missing.
+    before: BTreeSet<usize>,
+    /// Events after which the next ones of their node are missing.
+    after: BTreeSet<usize>,
+    /// What is missing, for people.
+    reasons: Vec<String>,
+}
+
+fn gaps(trace: &[TraceEvent]) -> Gaps {
+    let mut gaps = Gaps::default();
+    let mut latest: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, event) in trace.iter().enumerate() {
+        let before = latest.insert(&event.node, index);
+        let Some(reason) = gap(before.map(|before| &trace[before]), event) else {
+            continue;
+        };
+        gaps.reasons.push(reason);
+        match before {
+            Some(before) => gaps.after.insert(before),
+            None => gaps.before.insert(index),
+        };
+    }
+    gaps
+}
+
+/// Which events of the node are missing between `before` and this one, if any.
+fn gap(before: Option<&TraceEvent>, event: &TraceEvent) -> Option<String> {
     let expected = match before {
-        Some((incarnation, seq)) if incarnation == event.incarnation => seq + 1,
-        Some((incarnation, _)) if incarnation > event.incarnation => {
+        Some(before) if before.incarnation == event.incarnation => before.seq + 1,
+        Some(before) if before.incarnation > event.incarnation => {
             return Some(format!(
-                "an event of {} from its start number {} comes after one from number {incarnation}",
-                event.node, event.incarnation
+                "an event of {} from its start number {} comes after one from number {}",
+                event.node, event.incarnation, before.incarnation
             ));
         }
         _ => 0,
@@ -176,7 +265,11 @@ fn conclude(
             counted(held as u64, "protocol invariant")
         );
         if !unexercised.is_empty() {
-            summary.push_str(&format!(" ({} not exercised)", unexercised.join(", ")));
+            let named = match unexercised.len() {
+                count if count > UNEXERCISED_NAMED_MAX => format!("{count} others"),
+                _ => unexercised.join(", "),
+            };
+            summary.push_str(&format!(" ({named} not exercised)"));
         }
         (Validity::Valid, summary)
     };

@@ -27,16 +27,16 @@ impl Property {
         }
     }
 
-    /// Notes a violation that showed at `time` (in nanoseconds); only the first one is kept.
+    /// Notes a violation that showed at `time` (in nanoseconds). Only the first one is described:
+    /// its summary, the event, and what that contradicts.
     pub(super) fn violated(
         &mut self,
         time: u64,
-        summary: String,
-        event: Value,
-        contradicts: Value,
+        describe: impl FnOnce() -> (String, Value, Value),
     ) {
         self.violation_count += 1;
         self.first.get_or_insert_with(|| {
+            let (summary, event, contradicts) = describe();
             let evidence = json!({"time": time, "event": event, "contradicts": contradicts});
             (summary, evidence)
         });

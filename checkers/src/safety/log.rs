@@ -45,6 +45,12 @@ impl Log {
         self.end = end;
     }
 
+    /// The log is empty and goes on at `end`.
+    pub(super) fn replaced(&mut self, end: i64) {
+        self.batches.clear();
+        self.end = end;
+    }
+
     /// Takes the known batches that end at or below `offset`.
     pub(super) fn take_below(&mut self, offset: i64) -> std::vec::Drain<'_, Batch> {
         let count = self

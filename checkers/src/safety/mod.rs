@@ -6,7 +6,7 @@ mod log;
 use std::collections::BTreeMap;
 
 use results::history::{Operation, Process};
-use results::trace::{Role, TraceDetail, TraceEvent};
+use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use log::{Batch, Log};
 
@@ -62,13 +62,14 @@ impl Monitor {
         let position = self.position(&event.node);
         let outcome = match &event.detail {
             TraceDetail::RefusedToStart { .. } => return None,
-            TraceDetail::Started {
-                role,
-                log_end,
-                voted_for,
-                leader,
-                ..
-            } => {
+            TraceDetail::Started(started) => {
+                let Started {
+                    role,
+                    log_end,
+                    voted_for,
+                    leader,
+                    ..
+                } = started.as_ref();
                 let node = &mut self.nodes[position];
                 node.high_watermark = None;
                 node.epoch_start = None;
@@ -113,6 +114,11 @@ impl Monitor {
                 high_watermark,
                 log_end,
             } => self.committed(position, event, *high_watermark, *log_end),
+            // What the snapshot holds is compared afterwards; the log goes on after it.
+            TraceDetail::SnapshotInstalled { end_offset, .. } => {
+                self.nodes[position].log.replaced(*end_offset);
+                Ok(())
+            }
             _ => Ok(()),
         };
         outcome

@@ -61,7 +61,7 @@ fn vote(candidate: &str) -> TraceDetail {
 }
 
 fn started(log_end: i64) -> TraceDetail {
-    TraceDetail::Started {
+    TraceDetail::Started(Box::new(Started {
         role: Role::Unattached,
         log_start: 0,
         log_end,
@@ -69,7 +69,12 @@ fn started(log_end: i64) -> TraceDetail {
         voted_for: None,
         leader: None,
         truncated_bytes: 0,
-    }
+        snapshots: None,
+        voters: None,
+        kraft_version: None,
+        directory_id: None,
+        is_voter: None,
+    }))
 }
 
 /// Epoch 1, in which n1 leads and n1 and n2 have offsets 0 and 1 committed.

@@ -17,7 +17,7 @@ use crate::control_record::ControlRecord;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::message::Request;
 use crate::mutants::Bug;
-use crate::trace::{TraceEvent, Traced, name};
+use crate::trace::{SnapshotName, TraceEvent, Traced, name};
 
 /// One KRaft replica as a deterministic state machine.
 ///
@@ -115,6 +115,10 @@ impl Replica {
         if adopted {
             self.effect(Effect::Persist(self.quorum_state));
         }
+        let snapshots = recovered.snapshots.iter().map(|snapshot| SnapshotName {
+            end_offset: snapshot.id.end_offset,
+            last_epoch: snapshot.id.epoch,
+        });
         self.trace(TraceEvent::Started {
             role: self.role(),
             log_start: self.log.start(),
@@ -123,6 +127,11 @@ impl Replica {
             voted_for: found.voted_for.map(|voted_for| name(voted_for.id)),
             leader: found.leader.map(name),
             truncated_bytes: recovered.truncated_bytes,
+            snapshots: snapshots.collect(),
+            voters: self.voter_history.latest().ids().map(name).collect(),
+            kraft_version: self.voter_history.kraft_version(),
+            directory_id: self.configuration.directory_id,
+            is_voter: self.is_voter(),
         });
         if adopted {
             self.trace(TraceEvent::EpochAdopted { leader: None });

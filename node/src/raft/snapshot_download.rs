@@ -15,7 +15,7 @@ use super::{Effect, RecordedVoters, Replica, StoredSnapshot};
 use crate::ids::{NodeId, Offset, SnapshotId};
 use crate::message::{ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse};
 use crate::mutants::Bug;
-use crate::trace::TraceEvent;
+use crate::trace::{TraceEvent, name};
 
 /// A snapshot that a follower has a part of. It ends with the follower's epoch: the next leader may
 /// have other bytes under the same name.
@@ -190,6 +190,9 @@ impl Replica {
         } else {
             self.log.restart_at(snapshot);
         }
+        let named = voters
+            .as_ref()
+            .map(|recorded| recorded.voters.ids().map(name).collect());
         self.voter_history.reset(voters.unwrap_or(RecordedVoters {
             kraft_version: 0,
             voters: self.configuration.voters.clone(),
@@ -198,6 +201,8 @@ impl Replica {
             end_offset: id.end_offset,
             last_epoch: id.epoch,
             digest: digest_text(digest),
+            voters: named,
+            kraft_version: self.voter_history.kraft_version(),
         });
         self.set_high_watermark(id.end_offset);
     }

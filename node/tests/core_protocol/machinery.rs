@@ -365,6 +365,7 @@ impl Cluster {
                 end_offset,
                 last_epoch,
                 digest,
+                ..
             } => {
                 let key = (*end_offset, *last_epoch);
                 self.history.note_digest(id, key, digest);

@@ -151,6 +151,8 @@ fn pieces_are_stored_in_order_and_the_whole_takes_the_place_of_the_log() {
         end_offset: Offset(40),
         last_epoch: Epoch(7),
         digest: "00000000000000cd".to_owned(),
+        voters: None,
+        kraft_version: 0,
     }));
     let high_watermark = Offset(40);
     assert!(effects.contains(&Effect::Committed { high_watermark }));
