@@ -208,6 +208,10 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
     if let Some(bug) = &options.bug {
         facts.push(("seeded bug", bug.clone()));
     }
+    if let Some(simulation) = &manifest.simulation {
+        let told = format!("{} of {} events", simulation.digest, simulation.event_count);
+        facts.push(("event digest", told));
+    }
     if let Some(original) = &manifest.replay_of {
         facts.push(("replay of", original.clone()));
     }
@@ -220,7 +224,10 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
 fn notices(run: &Run) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(manifest) = &run.manifest {
-        if manifest.phases.interrupted {
+        if manifest.phases.interrupted && manifest.is_simulated() {
+            let what = "This simulation ended at the first event that violated an invariant.";
+            notices.push(what.to_owned());
+        } else if manifest.phases.interrupted {
             notices.push("The user stopped this run early.".to_owned());
         }
         if manifest.ended.is_none() {

@@ -431,3 +431,23 @@ fn the_index_lists_all_runs_newest_first() {
         assert!(html.contains(&expected), "{expected}");
     }
 }
+
+#[test]
+fn a_simulated_run_shows_its_digest_and_that_it_ended_by_itself() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let folder = common::complete_run(&store, "simulated", 200, &common::invalid_verdict());
+    let mut manifest = folder.manifest().unwrap();
+    manifest.world = results::manifest::SIMULATION.into();
+    manifest.phases.interrupted = true;
+    manifest.simulation = Some(results::manifest::Simulation {
+        digest: "01b3c61632493c1f".into(),
+        event_count: 74_237,
+    });
+    folder.write_manifest(&manifest).unwrap();
+    render_run(&folder).unwrap();
+    let text = text_of(&read(folder.path(), "index.html"));
+    assert!(text.contains("01b3c61632493c1f of 74237 events"));
+    assert!(text.contains("ended at the first event that violated an invariant"));
+    assert!(!text.contains("The user stopped this run early"));
+}
