@@ -78,6 +78,14 @@ impl DiskHandle {
         self.0.inner.borrow().list().unwrap()
     }
 
+    /// What the loop sees in a file; `None` where there is no such file.
+    pub(crate) fn content(&self, file: &str) -> Option<Vec<u8>> {
+        let inner = self.0.inner.borrow();
+        let length_bytes = inner.length(file).unwrap()?;
+        let length_bytes = usize::try_from(length_bytes).unwrap();
+        Some(inner.read(file, 0, length_bytes).unwrap())
+    }
+
     fn note_written(&self, file: &str, is_empty: bool) {
         if !is_empty && !file.ends_with(UNFINISHED) {
             self.0.dirty.borrow_mut().insert(file.to_owned());

@@ -4,7 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bench;
+mod clients;
+mod cluster;
 mod disk;
+mod findings;
 mod outbox;
 mod seeded_bugs;
+mod snapshot_disk_faults;
+mod snapshot_following;
+mod snapshot_taking;
 mod work_order;

@@ -34,6 +34,11 @@ impl Collected {
         }
     }
 
+    /// Everything below is committed, by the trace.
+    pub(crate) fn high_watermark(&self) -> Option<Offset> {
+        self.high_watermark
+    }
+
     pub(crate) fn take(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departures)
     }
