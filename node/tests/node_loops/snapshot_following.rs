@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Setup};
 const FETCHED: &str = ".fetched.part";
 
 /// How many snapshots of a leader a node has put in the place of its state.
-fn installed_count(cluster: &Cluster, id: NodeId) -> usize {
+pub(crate) fn installed_count(cluster: &Cluster, id: NodeId) -> usize {
     let events = cluster.events(id).iter();
     events
         .filter(|traced| matches!(traced.event, TraceEvent::SnapshotInstalled { .. }))
@@ -24,7 +24,7 @@ fn installed_count(cluster: &Cluster, id: NodeId) -> usize {
 }
 
 /// A cluster with a leader and something in a list, known everywhere.
-fn cluster_with_list(setup: Setup) -> (Cluster, NodeId) {
+pub(crate) fn cluster_with_list(setup: Setup) -> (Cluster, NodeId) {
     let mut cluster = Cluster::new(setup);
     cluster.append_all("a", 0..10);
     cluster.await_caught_up();
@@ -80,7 +80,7 @@ fn a_node_that_was_away_for_long_catches_up_by_snapshot() {
 }
 
 /// Lets a node that lost everything fetch a snapshot of several pieces until it has some of them.
-fn until_half_fetched(cluster: &mut Cluster, leader: NodeId) -> NodeId {
+pub(crate) fn until_half_fetched(cluster: &mut Cluster, leader: NodeId) -> NodeId {
     cluster.fill(3_000_000);
     cluster.await_caught_up();
     for id in cluster.ids() {
