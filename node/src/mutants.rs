@@ -1,8 +1,9 @@
 //! Owns the seeded bugs: deliberate, switchable mistakes that prove that the checkers notice them.
 //! Never switches one on by itself; exactly one, or none, is on in a process.
 //!
-//! Each bug breaks one path and leaves every assertion around it in place, so some show as a node
-//! that stops rather than as wrong data. Where it is broken, the path asks whether its bug is on; a
+//! Each bug breaks one path and leaves the assertions around it in place, so some show as a node that
+//! stops rather than as wrong data; only an assertion that would keep the mistake from ever leaving
+//! its place is off together with it. Where it is broken, the path asks whether its bug is on; a
 //! node without bugs pays for that comparison and nothing else.
 
 use std::fmt;
@@ -83,12 +84,26 @@ pub enum Bug {
     PendingExpiresInAccumulator,
     /// Voters are in force once they are committed instead of once they are in the log.
     VotersOnCommit,
+    /// A snapshot says nothing of the voters, although they are in the log.
+    VotersNotInSnapshot,
     /// A leader leads on after its removal is committed.
     RemovedLeaderStays,
     /// A leader resigns when its removal is in its own log, before anyone else has it.
     RemovedLeaderLeavesEarly,
     /// A replica that is no voter by its own log refuses to vote (etcd/raft abb533c).
     ObserverRefusesVote,
+    /// A snapshot holds everything in the log, committed or not.
+    SnapshotAboveHighWatermark,
+    /// A snapshot is named by the offset of the last record in it instead of the next one. If the
+    /// batch of that record has others, no snapshot could end there, and its name is right.
+    SnapshotIdOffByOne,
+    /// A snapshot gets its name before its content is durable (KAFKA-15312).
+    SnapshotNoFsync,
+    /// What was fetched of a snapshot before a crash is taken for all of it.
+    SnapshotPartAccepted,
+    /// The log loses its oldest segments when it is too large, whether a snapshot holds what was in
+    /// them or not (KAFKA-14238).
+    LogDeletedPastSnapshot,
     /// When a snapshot is installed, the log behind its end stays, although it may differ from the
     /// leader's.
     SnapshotInstallKeepsLog,
@@ -101,6 +116,11 @@ pub enum Bug {
     /// A command that entered the log is refused when leadership ends, although it may yet be
     /// committed.
     FailInsteadOfInfo,
+    /// The state of a snapshot is loaded without how far it was applied, so what the log still has of
+    /// it is applied again.
+    ApplyTwice,
+    /// A snapshot does not hold what clients were told, so their repeated requests are applied again.
+    DedupLostInSnapshot,
     /// Recovery takes a batch for sound without checking its checksum.
     CrcSkip,
     /// A quorum-state file with an epoch below that of the log is taken at its word.
@@ -157,7 +177,7 @@ const fn entry(
 
 /// All bugs, in the order in which the type lists them.
 #[rustfmt::skip]
-const TABLE: [Entry; 45] = [
+const TABLE: [Entry; 53] = [
     entry(Bug::VoteNoFsync, "B01", "vote-no-fsync", Priority::A,
         "a vote is answered before it is durable",
         "K6, then I1 and linearizable"),
@@ -251,6 +271,9 @@ const TABLE: [Entry; 45] = [
     entry(Bug::VotersOnCommit, "B37", "voters-on-commit", Priority::B,
         "voters count once they are committed, not once they are in the log",
         "I6; with two-pending-changes also K1 and linearizable"),
+    entry(Bug::VotersNotInSnapshot, "B39", "voters-not-in-snapshot", Priority::B,
+        "a snapshot does not say who the voters are, so they are lost with the log before it",
+        "K1, S2, liveness"),
     entry(Bug::RemovedLeaderStays, "B40", "removed-leader-stays", Priority::B,
         "a leader leads on although its removal is committed",
         "liveness, K1"),
@@ -260,6 +283,21 @@ const TABLE: [Entry; 45] = [
     entry(Bug::ObserverRefusesVote, "B43", "observer-refuses-vote", Priority::B,
         "a replica that does not know yet that it is a voter refuses to vote",
         "liveness"),
+    entry(Bug::SnapshotAboveHighWatermark, "B44", "snapshot-above-hwm", Priority::A,
+        "a snapshot holds records that are not committed",
+        "S2, linearizable, node-logs (once those records are not in the log any more)"),
+    entry(Bug::SnapshotIdOffByOne, "B45", "snapshot-id-off-by-one", Priority::A,
+        "a snapshot is named by its last record, which is applied again after it",
+        "S2, linearizable (lists and counters)"),
+    entry(Bug::SnapshotNoFsync, "B46", "snapshot-no-fsync", Priority::B,
+        "a snapshot gets its name before its content is durable",
+        "node-logs (the node cannot start), S1"),
+    entry(Bug::SnapshotPartAccepted, "B48", "snapshot-part-accepted", Priority::B,
+        "what was fetched of a snapshot before a crash is taken for the whole",
+        "S2, linearizable, node-logs (the node cannot start)"),
+    entry(Bug::LogDeletedPastSnapshot, "B49", "log-deleted-past-snapshot", Priority::A,
+        "the oldest part of a large log is deleted without a snapshot of it",
+        "S1, node-logs (the node cannot start)"),
     entry(Bug::SnapshotInstallKeepsLog, "B50", "snapshot-install-keeps-log", Priority::B,
         "installing a snapshot leaves what the log has behind its end",
         "I3, linearizable"),
@@ -275,6 +313,12 @@ const TABLE: [Entry; 45] = [
     entry(Bug::FailInsteadOfInfo, "B55", "fail-instead-of-info", Priority::A,
         "a write that is in the log is reported as not carried out when leadership ends",
         "linearizable (a write that failed is seen)"),
+    entry(Bug::ApplyTwice, "B58", "apply-twice", Priority::A,
+        "a restart applies records again that are in the state of the snapshot",
+        "S2, linearizable (lists and counters)"),
+    entry(Bug::DedupLostInSnapshot, "B59", "dedup-lost-in-snapshot", Priority::C,
+        "a snapshot does not hold which requests were applied",
+        "S2, linearizable (a repeated append)"),
     entry(Bug::CrcSkip, "B60", "crc-skip", Priority::B,
         "recovery does not check the checksums of batches",
         "I3, node-logs"),

@@ -3,17 +3,18 @@
 
 mod boundary;
 mod messages;
+mod snapshot_work;
 mod snapshots;
 mod waiting;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
-use crate::ids::{Epoch, NodeId, Offset, SnapshotId};
+use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::{Command, Machine, Object};
 use crate::message::Response;
 use crate::mutants::Bug;
 use crate::raft::{
     Configuration, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription, QuorumState,
-    Refusal, Replica, Role, StoredSnapshot, Ticket,
+    Refusal, Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
 use crate::storage::{Identity, SnapshotDownload, Storage, StorageError, StorageOptions};
@@ -79,6 +80,8 @@ impl<D: Disk> NodeLoop<D> {
         let bug = configuration.bug;
         let storage_options = StorageOptions {
             verify_checksums: options.storage.verify_checksums && bug != Some(Bug::CrcSkip),
+            sync_snapshots: options.storage.sync_snapshots && bug != Some(Bug::SnapshotNoFsync),
+            accept_parts: options.storage.accept_parts || bug == Some(Bug::SnapshotPartAccepted),
             ..options.storage
         };
         let (storage, recovered) = Storage::open_with_directory_id(
@@ -89,10 +92,7 @@ impl<D: Disk> NodeLoop<D> {
         )?;
         configuration.directory_id = storage.directory_id();
         let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
-        let (machine, applied) = match newest {
-            Some(id) => (snapshots::load(&storage, id)?, id.end_offset),
-            None => (Machine::default(), Offset(0)),
-        };
+        let (machine, applied) = snapshot_work::recover(&storage, newest, bug)?;
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);
         let mut node = Self {
             replica,
@@ -246,34 +246,10 @@ impl<D: Disk> NodeLoop<D> {
     ) -> Result<(), NodeError> {
         self.sync(now_ns, outbox)?;
         self.work_on_snapshot(now_ns, timestamp_ms, outbox)?;
+        if self.has(Bug::LogDeletedPastSnapshot) {
+            self.delete_oldest_segments(now_ns, outbox)?;
+        }
         self.seal_when_quiet(now_ns)
-    }
-
-    /// Begins a snapshot that is due, or writes the next piece of one.
-    fn work_on_snapshot(
-        &mut self,
-        now_ns: u64,
-        timestamp_ms: i64,
-        outbox: &mut impl Outbox,
-    ) -> Result<(), NodeError> {
-        if self.snapshots.is_due(now_ns) {
-            match self.replica.plan_snapshot(self.applied) {
-                Some(plan) => {
-                    let (machine, storage) = (&self.machine, &mut self.storage);
-                    self.snapshots.begin(now_ns, plan, machine, storage)?;
-                }
-                None => self.snapshots.postpone(now_ns),
-            }
-        }
-        let Some(frozen) = self.snapshots.go_on(&mut self.storage)? else {
-            return Ok(());
-        };
-        self.step(now_ns, frozen, outbox)?;
-        if let Some(log_start) = self.snapshots.retained_start(&self.storage, timestamp_ms) {
-            self.storage.advance_log_start(log_start)?;
-            self.step(now_ns, Input::LogStartAdvanced { log_start }, outbox)?;
-        }
-        self.sync(now_ns, outbox)
     }
 
     /// Leaves a witness of the last sync once nothing follows it for a while: without one, damage to
@@ -536,71 +512,6 @@ impl<D: Disk> NodeLoop<D> {
             Some(high_watermark) => self.apply(high_watermark, outbox),
             None => Ok(()),
         }
-    }
-
-    fn store_chunk(
-        &mut self,
-        id: SnapshotId,
-        position_bytes: u64,
-        bytes: &[u8],
-    ) -> Result<(), StorageError> {
-        if position_bytes == 0 {
-            self.abandon_download()?;
-            self.download = self.storage.begin_download(id)?;
-        }
-        match &mut self.download {
-            Some(download) => self
-                .storage
-                .append_download(download, position_bytes, bytes),
-            None => Ok(()),
-        }
-    }
-
-    fn abandon_download(&mut self) -> Result<(), StorageError> {
-        match self.download.take() {
-            Some(download) => self.storage.abandon_download(download),
-            None => Ok(()),
-        }
-    }
-
-    /// Puts the downloaded snapshot in the place of log and state. What is not a snapshot of this
-    /// version is dropped, and nothing else changes.
-    fn install(&mut self, now_ns: u64, id: SnapshotId) -> Result<Input, NodeError> {
-        if let Some(download) = self.download.take() {
-            match self.storage.freeze_download(download) {
-                Ok(()) => {}
-                Err(StorageError::DownloadDamaged { .. }) => {
-                    return Ok(Input::SnapshotRefused { id });
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let machine = match snapshots::load(&self.storage, id) {
-            Ok(machine) => machine,
-            Err(LoadError::Content { .. }) => {
-                self.storage.delete_snapshot(id)?;
-                return Ok(Input::SnapshotRefused { id });
-            }
-            Err(LoadError::Storage(error)) => return Err(error.into()),
-        };
-        self.snapshots.give_up(now_ns, &mut self.storage)?;
-        self.storage.reset_to(id)?;
-        self.machine = machine;
-        self.applied = id.end_offset;
-        let latest = self.storage.latest_snapshot();
-        let voters = latest.and_then(|file| file.header.voters.clone());
-        let snapshot = latest.map(|file| StoredSnapshot {
-            id,
-            size_bytes: file.size_bytes,
-        });
-        Ok(match snapshot {
-            Some(snapshot) => Input::SnapshotInstalled {
-                snapshot,
-                voters,
-                digest: self.machine.digest(),
-            },
-            None => Input::SnapshotRefused { id },
-        })
     }
 
     fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {

@@ -152,6 +152,14 @@ impl Machine {
         FrozenMachine::new(self.clone())
     }
 
+    /// The state without what clients were told: the seeded bug B59.
+    pub(crate) fn without_sessions(&self) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            sessions: Sessions::default(),
+        }
+    }
+
     /// A number that differs, almost certainly, between different states, and is equal for equal
     /// ones: on every node, in every version that lays out its state alike. Kept up to date with
     /// every change, so asking is free.

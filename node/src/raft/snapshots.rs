@@ -4,6 +4,7 @@
 use super::{Effect, Replica, SnapshotPlan, StoredSnapshot, Ticket};
 use crate::ids::{Offset, SnapshotId};
 use crate::message::{ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse, Response};
+use crate::mutants::Bug;
 use crate::trace::TraceEvent;
 
 /// How many bytes of a snapshot to ask for, or to return, at most (Kafka's default, KIP-1219).
@@ -18,14 +19,18 @@ impl Replica {
     /// snapshot that ends within a batch, no follower could go on (KAFKA-14619). The high watermark
     /// always is on one.
     pub fn plan_snapshot(&self, end_offset: Offset) -> Option<SnapshotPlan> {
-        if end_offset > self.committed || !self.log.may_freeze(end_offset) {
+        let is_committed =
+            end_offset <= self.committed || self.configuration.has(Bug::SnapshotAboveHighWatermark);
+        if !is_committed || !self.log.may_freeze(end_offset) {
             return None;
         }
         let epoch = self.log.epoch_before(end_offset)?;
         let recorded = self.voter_history.at(end_offset);
+        let are_recorded =
+            recorded.kraft_version > 0 && !self.configuration.has(Bug::VotersNotInSnapshot);
         Some(SnapshotPlan {
             id: SnapshotId { end_offset, epoch },
-            voters: (recorded.kraft_version > 0).then(|| recorded.clone()),
+            voters: are_recorded.then(|| recorded.clone()),
         })
     }
 
@@ -36,7 +41,8 @@ impl Replica {
             return;
         }
         assert!(
-            id.end_offset <= self.committed,
+            id.end_offset <= self.committed
+                || self.configuration.has(Bug::SnapshotAboveHighWatermark),
             "snapshot {id} holds more than is known to be committed, which ends at {}",
             self.committed
         );
@@ -49,7 +55,11 @@ impl Replica {
     }
 
     pub(super) fn on_log_start_advanced(&mut self, log_start: Offset) {
-        self.log.advance_start(log_start);
+        if self.configuration.has(Bug::LogDeletedPastSnapshot) {
+            self.log.advance_start_anywhere(log_start);
+        } else {
+            self.log.advance_start(log_start);
+        }
         self.voter_history.advance_log_start(log_start);
         self.trace(TraceEvent::LogStartAdvanced { log_start });
     }

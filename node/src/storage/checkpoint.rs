@@ -25,6 +25,8 @@ use crate::storage::segment::Damage;
 const SUFFIX: &str = ".checkpoint";
 /// How the names of snapshots end that are not complete yet.
 pub(crate) const PART_SUFFIX: &str = ".part";
+/// What follows the name of a snapshot while it is fetched from the leader.
+pub(crate) const FETCHED_SUFFIX: &str = ".fetched.part";
 /// Version of the layout (Kafka's SnapshotHeader and SnapshotFooter have one each).
 const LAYOUT_VERSION: u16 = 0;
 /// Where the field of a batch ends that tells its length.
@@ -378,6 +380,16 @@ pub(crate) fn verify<D: Disk>(
     let header = scan.header()?;
     while scan.next()?.is_some() {}
     Ok((header, scan.length_bytes))
+}
+
+/// As [`verify`], but reads only the first batch, so nothing tells whether the rest is there.
+pub(crate) fn read_header<D: Disk>(
+    disk: &D,
+    file: &str,
+    id: SnapshotId,
+) -> Result<(SnapshotHeader, u64), ReadFault> {
+    let mut scan = Scan::open(disk, file.to_owned(), id)?;
+    Ok((scan.header()?, scan.length_bytes))
 }
 
 /// Reads a snapshot that is in memory, batch by batch with its control batches, for people to see.

@@ -6,7 +6,9 @@
 
 use crate::batch::{Batch, HEADER_BYTES, MAX_BATCH_BYTES};
 use crate::ids::{Offset, SnapshotId};
-use crate::storage::checkpoint::{self, PART_SUFFIX, ReadFault, SnapshotHeader, file_name};
+use crate::storage::checkpoint::{
+    self, FETCHED_SUFFIX, PART_SUFFIX, ReadFault, SnapshotHeader, file_name,
+};
 use crate::storage::disk::Disk;
 use crate::storage::error::{StorageError, write_error};
 
@@ -80,16 +82,17 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Returns the header and the size of the file in bytes.
+    /// Returns the header and the size of the file in bytes. Not to sync first is a deliberate mistake.
     pub(crate) fn freeze<D: Disk>(
         mut self,
         disk: &mut D,
+        sync_first: bool,
     ) -> Result<(SnapshotHeader, u64), StorageError> {
         self.write_pending(disk)?;
         let timestamp_ms = self.header.last_contained_timestamp_ms;
         let footer = checkpoint::footer_batch(self.id, self.next_offset, timestamp_ms);
         self.write(disk, &footer)?;
-        publish(disk, &part_name(self.id), self.id)?;
+        publish(disk, &part_name(self.id), self.id, sync_first)?;
         Ok((self.header, self.length_bytes))
     }
 
@@ -175,14 +178,16 @@ impl SnapshotDownload {
     }
 
     /// Checks every byte before anything else. A file that is not the snapshot is removed.
+    /// Not to sync first is a deliberate mistake.
     pub(crate) fn freeze<D: Disk>(
         self,
         disk: &mut D,
+        sync_first: bool,
     ) -> Result<(SnapshotHeader, u64), StorageError> {
         let part = download_name(self.id);
         match checkpoint::verify(disk, &part, self.id) {
             Ok(found) => {
-                publish(disk, &part, self.id)?;
+                publish(disk, &part, self.id, sync_first)?;
                 Ok(found)
             }
             Err(ReadFault::Damage(damage)) => {
@@ -209,12 +214,19 @@ fn part_name(id: SnapshotId) -> String {
 }
 
 fn download_name(id: SnapshotId) -> String {
-    file_name(id) + ".fetched" + PART_SUFFIX
+    file_name(id) + FETCHED_SUFFIX
 }
 
-fn publish<D: Disk>(disk: &mut D, part: &str, id: SnapshotId) -> Result<(), StorageError> {
+fn publish<D: Disk>(
+    disk: &mut D,
+    part: &str,
+    id: SnapshotId,
+    sync_first: bool,
+) -> Result<(), StorageError> {
     let file = file_name(id);
-    disk.sync(part).map_err(write_error("sync", part))?;
+    if sync_first {
+        disk.sync(part).map_err(write_error("sync", part))?;
+    }
     disk.rename(part, &file)
         .map_err(write_error("complete", &file))?;
     disk.sync_directory()

@@ -39,7 +39,7 @@ pub fn format<D: Disk>(
             last_contained_timestamp_ms: 0,
             voters: bootstrap,
         };
-        SnapshotWriter::begin(disk, SnapshotId::BOOTSTRAP, header)?.freeze(disk)?;
+        SnapshotWriter::begin(disk, SnapshotId::BOOTSTRAP, header)?.freeze(disk, true)?;
     }
     let meta = Meta {
         identity: identity.clone(),

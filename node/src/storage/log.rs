@@ -70,6 +70,26 @@ impl Log {
         self.segments.iter().map(length_bytes).sum()
     }
 
+    /// The start of the first segment from which on there are at most `limit_bytes`, or else of the
+    /// last that starts at or before `applied`; `None` if that is not after the log start.
+    pub(crate) fn start_within(&self, limit_bytes: u64, applied: Offset) -> Option<SnapshotId> {
+        let mut start = None;
+        let mut left_bytes = self.length_bytes();
+        for pair in self.segments.windows(2) {
+            if left_bytes <= limit_bytes || pair[1].base_offset > applied {
+                break;
+            }
+            left_bytes -= pair[0].length_bytes;
+            if let Some(last) = pair[0].entries.last() {
+                start = Some(SnapshotId {
+                    end_offset: last.end_offset,
+                    epoch: last.epoch,
+                });
+            }
+        }
+        start
+    }
+
     pub(crate) fn log_end(&self) -> Offset {
         self.link.log_end
     }

@@ -60,6 +60,12 @@ pub struct StorageOptions {
     pub cache_bytes: u64,
     /// Whether recovery checks the checksums of batches. Anything but yes is a deliberate mistake.
     pub verify_checksums: bool,
+    /// Whether the content of a snapshot is durable before its name is. Anything but yes is a
+    /// deliberate mistake.
+    pub sync_snapshots: bool,
+    /// Whether a start takes what was fetched of a snapshot for the whole, and what is in a snapshot
+    /// on trust. Anything but no is a deliberate mistake.
+    pub accept_parts: bool,
 }
 
 impl Default for StorageOptions {
@@ -68,6 +74,8 @@ impl Default for StorageOptions {
             segment_bytes: 64 * 1024 * 1024,
             cache_bytes: 16 * 1024 * 1024,
             verify_checksums: true,
+            sync_snapshots: true,
+            accept_parts: false,
         }
     }
 }
@@ -82,6 +90,7 @@ pub struct Storage<D> {
     log: Log,
     snapshots: Snapshots,
     directory_id: Option<DirectoryId>,
+    sync_snapshots: bool,
     stopped: bool,
 }
 
@@ -112,17 +121,13 @@ impl<D: Disk> Storage<D> {
         new_directory_id: Option<DirectoryId>,
         options: StorageOptions,
     ) -> Result<(Self, Recovered), OpenError> {
-        let found = recovery::recover(
-            &mut disk,
-            identity,
-            new_directory_id,
-            options.verify_checksums,
-        )?;
+        let found = recovery::recover(&mut disk, identity, new_directory_id, options)?;
         let mut storage = Self {
             disk,
             log: Log::new(options, found.log_start, found.segments),
             snapshots: found.snapshots,
             directory_id: found.directory_id,
+            sync_snapshots: options.sync_snapshots,
             stopped: false,
         };
         if let Some(snapshot) = found.reset_to {

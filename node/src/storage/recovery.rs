@@ -26,6 +26,7 @@
 
 use crate::ids::{DirectoryId, Offset, SnapshotId};
 use crate::raft::QuorumState;
+use crate::storage::StorageOptions;
 use crate::storage::checkpoint::PART_SUFFIX;
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, read_error, write_error};
@@ -58,7 +59,7 @@ pub(crate) fn recover<D: Disk>(
     disk: &mut D,
     identity: &Identity,
     new_directory_id: Option<DirectoryId>,
-    verify_checksums: bool,
+    options: StorageOptions,
 ) -> Result<Found, OpenError> {
     identity.check()?;
     let new_meta = Meta {
@@ -79,10 +80,14 @@ pub(crate) fn recover<D: Disk>(
             new_meta.clone()
         }
     };
+    if options.accept_parts {
+        snapshot_recovery::accept_parts(disk)?;
+    }
     let names = disk.list().map_err(read_error("list", "the directory"))?;
     let quorum_state = quorum_state::read(disk)?;
     let log_start = log_start::read(disk)?;
-    let snapshots = inspect_snapshots(disk, &names, log_start)?;
+    let snapshots = inspect_snapshots(disk, &names, log_start, options.accept_parts)?;
+    let verify_checksums = options.verify_checksums;
     let mut plan = inspect_log(disk, &names, log_start.end_offset, verify_checksums)?;
     let reset_to = check_log(&plan.segments, log_start, &snapshots)?;
     plan.remove

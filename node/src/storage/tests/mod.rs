@@ -27,6 +27,8 @@ const OPTIONS: StorageOptions = StorageOptions {
     segment_bytes: 2000,
     cache_bytes: 500,
     verify_checksums: true,
+    sync_snapshots: true,
+    accept_parts: false,
 };
 
 fn identity() -> Identity {

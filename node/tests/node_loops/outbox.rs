@@ -1,0 +1,79 @@
+//! Owns what leaves a loop, and the record of what left too early.
+//! Never delivers anything.
+
+use node::client::ClientReply;
+use node::ids::Offset;
+use node::message::Response;
+use node::node_loop::{Departure, Outbox};
+use node::trace::{TraceEvent, Traced};
+
+use crate::disk::DiskHandle;
+
+/// Collects what leaves and notes what should not have left yet.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    disk: DiskHandle,
+    pub(crate) departures: Vec<Departure>,
+    pub(crate) events: Vec<Traced>,
+    high_watermark: Option<Offset>,
+    /// Left while something that somebody may rely on was not durable.
+    pub(crate) undurable: Vec<Departure>,
+    /// Acknowledged before the trace said that it is committed.
+    pub(crate) uncommitted: Vec<Departure>,
+}
+
+impl Collected {
+    pub(crate) fn new(disk: DiskHandle) -> Self {
+        Self {
+            disk,
+            departures: Vec::new(),
+            events: Vec::new(),
+            high_watermark: None,
+            undurable: Vec::new(),
+            uncommitted: Vec::new(),
+        }
+    }
+
+    /// Everything below is committed, by the trace.
+    pub(crate) fn high_watermark(&self) -> Option<Offset> {
+        self.high_watermark
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Departure> {
+        std::mem::take(&mut self.departures)
+    }
+}
+
+/// Whether it promises anything about what this node has stored.
+fn promises(departure: &Departure) -> bool {
+    !matches!(
+        departure,
+        Departure::Reply {
+            response: Response::Fetch(_) | Response::FetchSnapshot(_),
+            ..
+        }
+    )
+}
+
+impl Outbox for Collected {
+    fn depart(&mut self, departure: Departure) {
+        if promises(&departure) && self.disk.is_dirty() {
+            self.undurable.push(departure.clone());
+        }
+        if let Departure::ClientReply {
+            reply: ClientReply::Written { position },
+            ..
+        } = &departure
+            && self.high_watermark <= Some(position.offset)
+        {
+            self.uncommitted.push(departure.clone());
+        }
+        self.departures.push(departure);
+    }
+    fn trace(&mut self, traced: Traced) {
+        if let TraceEvent::HighWatermark { high_watermark, .. } = traced.event {
+            self.high_watermark = Some(high_watermark);
+        }
+        self.events.push(traced);
+    }
+}

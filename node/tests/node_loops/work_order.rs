@@ -1,0 +1,281 @@
+//! Owns the tests of the order in which a loop works: what leaves when, and after which sync.
+//! Never lets two loops talk to each other.
+
+use std::path::Path;
+
+use node::client::{ClientReply, ClientRequest, RefusalCode, UnknownCode};
+use node::ids::{Epoch, NodeId, Offset};
+use node::machine::{CommandFault, Failure, MAX_COMMAND_BYTES};
+use node::message::{Request, Response, VoteRequest};
+use node::mutants::Bug;
+use node::node_loop::{Arrival, Departure};
+use node::raft::Ticket;
+use node::trace::TraceEvent;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, reply_to};
+
+fn read(key: &str) -> ClientRequest {
+    ClientRequest::read(key)
+}
+
+fn write(key: &str, value: impl Into<Value>) -> ClientRequest {
+    ClientRequest::write(key, value)
+}
+
+fn swap(key: &str, expected: impl Into<Value>, new: impl Into<Value>) -> ClientRequest {
+    ClientRequest::compare_and_set(key, expected, new)
+}
+
+fn value(reply: Option<ClientReply>) -> Value {
+    let Some(ClientReply::Value { value, .. }) = reply else {
+        panic!("not a value: {reply:?}")
+    };
+    value
+}
+
+fn offset(reply: Option<ClientReply>) -> i64 {
+    let Some(ClientReply::Written { position }) = reply else {
+        panic!("not written: {reply:?}")
+    };
+    position.offset.0
+}
+
+fn single(directory: &Path) -> Bench {
+    let mut bench = Bench::start(directory, 1, None);
+    bench.process(Vec::new());
+    assert_eq!(
+        bench.node.leader(),
+        Some(NodeId(1)),
+        "a single voter leads at once"
+    );
+    bench
+}
+
+#[test]
+fn a_single_voter_serves_all_operations_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    assert_eq!(value(bench.ask_one(read("a"))), Value::Null);
+    let first = offset(bench.ask_one(write("a", 1)));
+    assert_eq!(value(bench.ask_one(read("a"))), json!(1));
+    assert_eq!(offset(bench.ask_one(swap("a", 1, 2))), first + 1);
+    let reply = bench.ask_one(swap("a", 1, 3));
+    let Some(ClientReply::NotApplied {
+        operation: None,
+        failure,
+        position,
+    }) = reply
+    else {
+        panic!("{reply:?}");
+    };
+    let current = json!(2);
+    assert_eq!(failure, Failure::CompareMismatch { current });
+    assert_eq!(position.offset, Offset(first + 2));
+    assert_eq!(value(bench.ask_one(read("a"))), json!(2));
+}
+
+#[test]
+fn everything_that_arrives_together_costs_one_sync() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    let before = bench.disk.sync_count();
+    let replies = bench.ask((0..1000).map(|at| write("a", at)).collect());
+    assert_eq!(bench.disk.sync_count(), before + 1);
+    let offsets: Vec<_> = replies.into_iter().map(offset).collect();
+    assert!(
+        offsets.windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "{offsets:?}"
+    );
+    assert_eq!(value(bench.ask_one(read("a"))), json!(999));
+}
+
+#[test]
+fn many_large_commands_become_several_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    let text = "x".repeat(60_000);
+    let replies = bench.ask((0..200).map(|at| write("a", json!([at, text]))).collect());
+    let offsets: std::collections::BTreeSet<_> = replies.into_iter().map(offset).collect();
+    assert_eq!(offsets.len(), 200);
+    assert_eq!(value(bench.ask_one(read("a"))), json!([199, text]));
+    let appends = bench
+        .outbox
+        .events
+        .iter()
+        .filter(|traced| matches!(traced.event, TraceEvent::Append { .. }))
+        .count();
+    assert!((20..200).contains(&appends), "{appends} batches");
+}
+
+#[test]
+fn a_restart_keeps_what_was_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut epoch = Epoch(0);
+    for round in 0..3 {
+        let mut bench = single(directory.path());
+        assert!(
+            bench.node.epoch() > epoch,
+            "a leader never leads the same epoch again"
+        );
+        epoch = bench.node.epoch();
+        let expected = if round == 0 {
+            Value::Null
+        } else {
+            json!(round - 1)
+        };
+        assert_eq!(value(bench.ask_one(read("a"))), expected);
+        offset(bench.ask_one(write("a", round)));
+        if round == 1 {
+            bench.node.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_command_that_is_too_long_is_refused_and_the_longest_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    let overhead = r#"{"operations":[{"type":"register-write","key":"a","value":""}]}"#.len();
+    let longest = "x".repeat(MAX_COMMAND_BYTES - overhead);
+    offset(bench.ask_one(write("a", longest.clone())));
+    let reply = bench.ask_one(write("a", format!("{longest}x")));
+    let expected = ClientReply::Invalid {
+        fault: CommandFault::Length,
+        leader: Some(NodeId(1)),
+        epoch: bench.node.epoch(),
+    };
+    assert_eq!(reply, Some(expected));
+    assert_eq!(value(bench.ask_one(read("a"))), json!(longest));
+}
+
+#[test]
+fn a_node_that_does_not_lead_refuses_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench::start(directory.path(), 3, None);
+    for reply in bench.ask(vec![read("a"), write("a", 1), swap("a", 1, 2)]) {
+        let expected = ClientReply::Refused {
+            code: RefusalCode::NotLeaderOrFollower,
+            leader: None,
+            epoch: Epoch(0),
+        };
+        assert_eq!(reply, Some(expected));
+    }
+}
+
+#[test]
+fn a_write_is_acknowledged_once_a_follower_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench::start(directory.path(), 3, None);
+    bench.lead_and_commit();
+    let (epoch, end) = (bench.node.epoch(), bench.node.describe().log_end);
+    let ticket = Ticket(bench.next_ticket + 1);
+    assert_eq!(bench.ask_one(write("a", 1)), None, "only the leader has it");
+    let departures = bench.fetch(epoch, end, 0);
+    assert_eq!(
+        reply_to(ticket, &departures),
+        None,
+        "the follower only asks for it"
+    );
+    let carried = departures.iter().any(|departure| {
+        matches!(departure, Departure::Reply { response: Response::Fetch(response), .. }
+            if !response.batches.is_empty())
+    });
+    assert!(carried, "{departures:?}");
+    let departures = bench.fetch(epoch, Offset(end.0 + 1), 0);
+    assert_eq!(offset(reply_to(ticket, &departures)), end.0);
+}
+
+#[test]
+fn the_early_acknowledgement_bug_answers_writes_before_they_are_committed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench::start(directory.path(), 3, Some(Bug::AckOnAppend));
+    bench.lead_and_commit();
+    let (epoch, end) = (bench.node.epoch(), bench.node.describe().log_end);
+    let swap_ticket = Ticket(bench.next_ticket + 2);
+    let replies = bench.ask(vec![write("a", 1), swap("a", 1, 2)]);
+    assert_eq!(offset(replies[0].clone()), end.0);
+    assert_eq!(
+        replies[1], None,
+        "a comparison has no outcome before it is committed"
+    );
+    let departures = bench.fetch(epoch, Offset(end.0 + 2), 0);
+    let replies: Vec<_> = departures
+        .iter()
+        .filter(|departure| matches!(departure, Departure::ClientReply { .. }))
+        .collect();
+    assert_eq!(replies.len(), 1, "the write is not answered twice");
+    assert_eq!(offset(reply_to(swap_ticket, &departures)), end.0 + 1);
+}
+
+#[test]
+fn lost_leadership_leaves_writes_unknown_and_refuses_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench::start(directory.path(), 3, None);
+    bench.lead_and_commit();
+    let epoch = bench.node.epoch().next();
+    let (write_ticket, read_ticket) =
+        (Ticket(bench.next_ticket + 1), Ticket(bench.next_ticket + 2));
+    assert_eq!(bench.ask(vec![write("a", 1), read("a")]), [None, None]);
+    let departures = bench.peer(Request::Vote(VoteRequest {
+        cluster_id: "test".into(),
+        voter: NodeId(1).into(),
+        replica: NodeId(3).into(),
+        replica_epoch: epoch,
+        last_epoch: Epoch(0),
+        last_offset: Offset(0),
+        pre_vote: false,
+    }));
+    assert_eq!(
+        reply_to(write_ticket, &departures),
+        Some(ClientReply::Unknown {
+            code: UnknownCode::LeadershipLost,
+            epoch
+        })
+    );
+    let reply = reply_to(read_ticket, &departures);
+    assert!(
+        matches!(
+            reply,
+            Some(ClientReply::Refused {
+                code: RefusalCode::NotLeaderOrFollower,
+                ..
+            })
+        ),
+        "{reply:?}"
+    );
+}
+
+#[test]
+fn a_node_that_is_shutting_down_takes_no_new_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench::start(directory.path(), 3, None);
+    bench.lead_and_commit();
+    assert!(!bench.node.is_ready_to_stop());
+    let departures = bench.process(vec![Arrival::Shutdown]);
+    let told = departures
+        .iter()
+        .filter(|departure| {
+            matches!(
+                departure,
+                Departure::Send {
+                    request: Request::EndQuorumEpoch(_),
+                    ..
+                }
+            )
+        })
+        .count();
+    assert_eq!(told, 2);
+    assert!(!bench.node.is_ready_to_stop(), "nobody has heard of it yet");
+    let reply = bench.ask_one(write("a", 1));
+    assert!(
+        matches!(
+            reply,
+            Some(ClientReply::Refused {
+                code: RefusalCode::BrokerNotAvailable,
+                ..
+            })
+        ),
+        "{reply:?}"
+    );
+}
