@@ -2,9 +2,9 @@
 //! Never makes a protocol decision and never touches a socket.
 //!
 //! The task shares one thread with the HTTP front and the connections to peers: handing every message
-//! from thread to thread costs more than what is done with it. The thread waits in every sync, as
-//! nothing that arrives meanwhile could be answered before; what left before the sync is let out
-//! first.
+//! from thread to thread costs more than what is done with it. What left before a sync is let out
+//! first; then the thread itself waits for the disk, unless there is much to do meanwhile or the disk
+//! was slow the last time.
 
 use std::io;
 use std::path::PathBuf;
@@ -44,6 +44,10 @@ const MIN_WAIT: Duration = Duration::from_micros(200);
 /// With more arrivals at once than this, another thread waits for the disk, so that those who come
 /// meanwhile can be heard. With fewer, handing over would take longer than waiting.
 const FEW_ARRIVALS: usize = 3;
+
+/// After a sync that took longer than this, another thread waits for the next one: the disk is slow,
+/// or worse, and this thread has to tell people so.
+const SLOW_SYNC: Duration = Duration::from_millis(20);
 
 /// How long an orderly stop may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
@@ -352,6 +356,8 @@ pub(crate) struct Driver {
     outbox: ProcessOutbox,
     view: View,
     addresses: Arc<Addresses>,
+    /// How long the disk took last.
+    last_sync: Duration,
     /// Set by an orderly stop: when it is over at the latest.
     stop_by: Option<Instant>,
 }
@@ -370,6 +376,7 @@ impl Driver {
             outbox,
             view,
             addresses,
+            last_sync: Duration::ZERO,
             stop_by: None,
         }
     }
@@ -424,7 +431,7 @@ impl Driver {
         descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
     ) -> Result<Box<NodeLoop<D>>, DriverError> {
         let now_ns = self.clock.now_ns(monotonic_ns());
-        let is_busy = arrivals.len() > FEW_ARRIVALS;
+        let hands_over = arrivals.len() > FEW_ARRIVALS || self.last_sync > SLOW_SYNC;
         node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
         if node.awaits_sync() {
             // Followers store what they were just sent while this node stores it, and whoever has
@@ -439,7 +446,8 @@ impl Driver {
         }
         let now_ns = self.clock.now_ns(monotonic_ns());
         while node.awaits_sync() {
-            let synced = if is_busy {
+            let begun = Instant::now();
+            let synced = if hands_over {
                 let syncing = tokio::task::spawn_blocking(move || (node.sync_storage(), node));
                 let (synced, returned) = match syncing.await {
                     Ok(finished) => finished,
@@ -450,6 +458,7 @@ impl Driver {
             } else {
                 node.sync_storage()?
             };
+            self.last_sync = begun.elapsed();
             node.release_synced(now_ns, synced, &mut self.outbox)?;
         }
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;

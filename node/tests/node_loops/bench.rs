@@ -93,7 +93,7 @@ impl Bench {
         self.outbox.take()
     }
 
-    fn ticket(&mut self) -> Ticket {
+    pub(crate) fn ticket(&mut self) -> Ticket {
         self.next_ticket += 1;
         Ticket(self.next_ticket)
     }

@@ -91,6 +91,32 @@ fn everything_that_arrives_together_costs_one_sync() {
 }
 
 #[test]
+fn who_comes_before_the_sync_shares_it_and_nobody_is_answered_earlier() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    let before = bench.disk.sync_count();
+    let (now_ns, tickets) = (bench.now_ns, [bench.ticket(), bench.ticket()]);
+    for (ticket, number) in tickets.into_iter().zip(1..) {
+        let request = write("a", number);
+        let arrivals = vec![Arrival::Client { ticket, request }];
+        let Bench { node, outbox, .. } = &mut bench;
+        node.take_in(now_ns, 0, arrivals, outbox).unwrap();
+    }
+    let Bench { node, outbox, .. } = &mut bench;
+    assert!(node.awaits_sync());
+    let synced = node.sync_storage().unwrap();
+    assert!(outbox.departures.is_empty(), "{:?}", outbox.departures);
+    node.release_synced(now_ns, synced, outbox).unwrap();
+    assert!(!node.awaits_sync());
+    node.settle(now_ns, 0, outbox).unwrap();
+    let departures = std::mem::take(&mut outbox.departures);
+    let offsets = tickets.map(|ticket| offset(reply_to(ticket, &departures)));
+    assert_eq!(offsets[1], offsets[0] + 1);
+    assert_eq!(bench.disk.sync_count(), before + 1);
+    assert_eq!(value(bench.ask_one(read("a"))), json!(2));
+}
+
+#[test]
 fn many_large_commands_become_several_batches() {
     let directory = tempfile::tempdir().unwrap();
     let mut bench = single(directory.path());
