@@ -115,7 +115,7 @@ impl Cluster {
 
     #[track_caller]
     pub(crate) fn await_caught_up(&mut self) {
-        self.run_until("all caught up", 120_000, Cluster::is_caught_up);
+        self.run_until("all caught up", 120_000, Self::is_caught_up);
     }
 
     /// Has a node take a snapshot of what it has applied.

@@ -53,6 +53,7 @@ impl Findings {
                     end_offset,
                     last_epoch,
                     digest,
+                    ..
                 } => {
                     self.note_snapshot(id, *end_offset, *last_epoch, digest);
                     if outbox.high_watermark() < Some(*end_offset) {
@@ -66,10 +67,10 @@ impl Findings {
                     digest,
                     ..
                 } => self.note_snapshot(id, *end_offset, *last_epoch, digest),
-                TraceEvent::LogStartAdvanced { log_start } => {
-                    if !self.ends.contains(&(id, *log_start)) {
-                        self.bare_starts.push(format!("{id}: log from {log_start}"));
-                    }
+                TraceEvent::LogStartAdvanced { log_start }
+                    if !self.ends.contains(&(id, *log_start)) =>
+                {
+                    self.bare_starts.push(format!("{id}: log from {log_start}"));
                 }
                 _ => {}
             }
