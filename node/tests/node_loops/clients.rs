@@ -4,7 +4,7 @@
 use node::client::{ClientReply, ClientRequest};
 use node::ids::{NodeId, Offset};
 use node::machine::{Kind, Object, Operation, Stamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cluster::Cluster;
 
@@ -115,7 +115,7 @@ impl Cluster {
 
     #[track_caller]
     pub(crate) fn await_caught_up(&mut self) {
-        self.run_until("all caught up", 120_000, Cluster::is_caught_up);
+        self.run_until("all caught up", 120_000, Self::is_caught_up);
     }
 
     /// Has a node take a snapshot of what it has applied.
@@ -158,7 +158,7 @@ impl Cluster {
     /// Nothing was found, and nobody stopped.
     #[track_caller]
     pub(crate) fn assert_sound(&self) {
-        assert!(self.findings.is_empty(), "{:#?}", self.findings);
+        assert_eq!(self.findings.all(), Vec::<&String>::new());
         for id in self.ids() {
             assert_eq!(self.stopped(id), None, "{id}");
         }
@@ -172,9 +172,4 @@ pub(crate) fn occurrences(list: &[i64]) -> std::collections::BTreeMap<i64, u32> 
         *counts.entry(*value).or_default() += 1;
     }
     counts
-}
-
-/// Numbers as a JSON value.
-pub(crate) fn numbers(range: std::ops::Range<i64>) -> Value {
-    json!(range.collect::<Vec<_>>())
 }

@@ -1,17 +1,19 @@
 //! Owns a cluster of loops in virtual time: what was sent arrives at once and in order, or fails at once.
 //! Never lets time pass while a message is under way or a loop says that it has more to do.
 
+mod delivery;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 use node::client::{ClientReply, ClientRequest, UnknownCode};
 use node::ids::{DirectoryId, Epoch, NodeId, Offset, ReplicaKey, SnapshotId};
-use node::message::{Request, Response};
+use node::message::Response;
 use node::mutants::Bug;
 use node::node_loop::{
-    Arrival, Departure, NodeLoop, NodeOptions, SnapshotOptions, StartError, StateDescription,
+    Arrival, NodeLoop, NodeOptions, SnapshotOptions, StartError, StateDescription,
 };
-use node::raft::{Configuration, Correlation, PeerAnswer, RecordedVoters, Ticket};
+use node::raft::{Configuration, PeerAnswer, RecordedVoters, Ticket};
 use node::storage::checkpoint::snapshot_id;
 use node::storage::{self, DirectoryDisk, Identity, log_start};
 use node::trace::Traced;
@@ -22,6 +24,7 @@ use crate::bench::{MS, TIMERS};
 use crate::disk::{DiskHandle, LoopDisk};
 use crate::findings::Findings;
 use crate::outbox::Collected;
+use delivery::{Asker, Message};
 
 const CLUSTER_ID: &str = "test";
 /// More than any honest loop needs without time passing.
@@ -77,29 +80,6 @@ struct Running {
     node: NodeLoop<LoopDisk>,
     outbox: Collected,
     disk: DiskHandle,
-}
-
-/// Whom an answer is for.
-#[derive(Debug, Clone, Copy)]
-struct Asker {
-    id: NodeId,
-    incarnation: u64,
-    asked: NodeId,
-    correlation: Correlation,
-}
-
-enum Message {
-    Request {
-        from: NodeId,
-        incarnation: u64,
-        to: NodeId,
-        correlation: Correlation,
-        request: Request,
-    },
-    Answer {
-        asker: Asker,
-        answer: PeerAnswer,
-    },
 }
 
 /// Changes answers on their way.
@@ -536,87 +516,5 @@ impl Cluster {
         for departure in outbox.take() {
             self.depart(id, incarnation, departure);
         }
-    }
-
-    fn depart(&mut self, id: NodeId, incarnation: u64, departure: Departure) {
-        match departure {
-            Departure::Send {
-                peer,
-                correlation,
-                request,
-                ..
-            } => self.messages.push_back(Message::Request {
-                from: id,
-                incarnation,
-                to: peer,
-                correlation,
-                request,
-            }),
-            Departure::Reply { ticket, response } => {
-                if let Some(asker) = self.askers.remove(&ticket) {
-                    let answer = PeerAnswer::Response(response);
-                    self.messages.push_back(Message::Answer { asker, answer });
-                }
-            }
-            Departure::ClientReply { ticket, reply } => {
-                self.clients.remove(&ticket);
-                let before = self.replies.insert(ticket, reply);
-                assert!(before.is_none(), "two replies to one request");
-            }
-        }
-    }
-
-    fn deliver(&mut self, message: Message) {
-        match message {
-            Message::Request {
-                from,
-                incarnation,
-                to,
-                correlation,
-                request,
-            } => {
-                let asker = Asker {
-                    id: from,
-                    incarnation,
-                    asked: to,
-                    correlation,
-                };
-                let reachable = self.members.get(&to).is_some_and(|to| to.node.is_some())
-                    && !self.cut.contains(&(from, to));
-                if !reachable {
-                    let answer = PeerAnswer::Failed;
-                    return self.messages.push_back(Message::Answer { asker, answer });
-                }
-                self.next_ticket += 1;
-                let ticket = Ticket(self.next_ticket);
-                self.askers.insert(ticket, asker);
-                let arrival = Arrival::PeerRequest {
-                    ticket,
-                    correlation: Some(correlation),
-                    request,
-                };
-                self.process(to, vec![arrival]);
-            }
-            Message::Answer { asker, answer } => self.deliver_answer(asker, answer),
-        }
-    }
-
-    fn deliver_answer(&mut self, asker: Asker, mut answer: PeerAnswer) {
-        let member = &self.members[&asker.id];
-        if member.node.is_none() || member.incarnation != asker.incarnation {
-            return;
-        }
-        if self.cut.contains(&(asker.asked, asker.id)) {
-            answer = PeerAnswer::Failed;
-        }
-        if let (Some(tamper), PeerAnswer::Response(response)) = (&mut self.tamper, &mut answer) {
-            tamper(response);
-        }
-        let arrival = Arrival::PeerAnswer {
-            peer: asker.asked,
-            correlation: asker.correlation,
-            answer,
-        };
-        self.process(asker.id, vec![arrival]);
     }
 }

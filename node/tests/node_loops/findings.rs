@@ -28,11 +28,15 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.divergences.is_empty()
-            && self.uncommitted_snapshots.is_empty()
-            && self.bare_starts.is_empty()
-            && self.early.is_empty()
+    /// Everything that was found.
+    pub(crate) fn all(&self) -> Vec<&String> {
+        let kinds = [
+            &self.divergences,
+            &self.uncommitted_snapshots,
+            &self.bare_starts,
+            &self.early,
+        ];
+        kinds.into_iter().flatten().collect()
     }
 
     /// Looks at what a node just did and at the state that it is in.
@@ -49,6 +53,7 @@ impl Findings {
                     end_offset,
                     last_epoch,
                     digest,
+                    ..
                 } => {
                     self.note_snapshot(id, *end_offset, *last_epoch, digest);
                     if outbox.high_watermark() < Some(*end_offset) {
@@ -62,10 +67,10 @@ impl Findings {
                     digest,
                     ..
                 } => self.note_snapshot(id, *end_offset, *last_epoch, digest),
-                TraceEvent::LogStartAdvanced { log_start } => {
-                    if !self.ends.contains(&(id, *log_start)) {
-                        self.bare_starts.push(format!("{id}: log from {log_start}"));
-                    }
+                TraceEvent::LogStartAdvanced { log_start }
+                    if !self.ends.contains(&(id, *log_start)) =>
+                {
+                    self.bare_starts.push(format!("{id}: log from {log_start}"));
                 }
                 _ => {}
             }

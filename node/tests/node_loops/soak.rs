@@ -2,10 +2,12 @@
 //! Never loses a disk while anyone lacks anything: what no majority has is nobody's to keep.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 
 use node::client::{ClientReply, ClientRequest};
 use node::ids::NodeId;
 use node::machine::Kind;
+use node::mutants::Bug;
 use node::node_loop::{NodeOptions, SnapshotOptions};
 use node::raft::Ticket;
 use node::storage::StorageOptions;
@@ -57,7 +59,7 @@ struct Counts {
 }
 
 impl Soak {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, bug: Option<Bug>) -> Self {
         let options = NodeOptions {
             snapshots: SnapshotOptions {
                 bytes_between: 3_000,
@@ -76,6 +78,7 @@ impl Soak {
             cluster: Cluster::new(Setup {
                 options,
                 seed,
+                bug,
                 ..Setup::of(3)
             }),
             random: ChaCha8Rng::seed_from_u64(seed),
@@ -101,6 +104,12 @@ impl Soak {
         match self.cluster.leader() {
             Some(leader) if self.below(10) > 0 => leader,
             _ => self.some_node(),
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..STEP_COUNT {
+            self.step();
         }
     }
 
@@ -183,10 +192,10 @@ impl Soak {
             return;
         }
         self.crash_count += 1;
-        if self.below(3) == 0 {
-            self.cluster.kill(id);
-        } else {
-            self.cluster.power_cut(id);
+        match self.below(4) {
+            0 => self.cluster.kill(id),
+            1 => self.cluster.close(id),
+            _ => self.cluster.power_cut(id),
         }
         if self.below(2) == 0 {
             self.cluster.start(id).unwrap();
@@ -279,10 +288,8 @@ impl Soak {
 #[test]
 fn nothing_acknowledged_is_lost_or_done_twice_whatever_happens() {
     for seed in 1..=4 {
-        let mut soak = Soak::new(seed);
-        for _ in 0..STEP_COUNT {
-            soak.step();
-        }
+        let mut soak = Soak::new(seed, None);
+        soak.run();
         let written = soak.acknowledged().count() + soak.stamped.len();
         let crashes = soak.crash_count;
         let counts = soak.check();
@@ -292,5 +299,26 @@ fn nothing_acknowledged_is_lost_or_done_twice_whatever_happens() {
             counts.frozen > 5 && counts.installed > 0 && counts.advanced > 1,
             "seed {seed}: {counts:?}"
         );
+    }
+}
+
+/// Otherwise it would show nothing that it holds without them.
+#[test]
+fn what_happens_at_random_is_enough_to_find_seeded_bugs() {
+    for bug in [
+        Bug::SnapshotIdOffByOne,
+        Bug::SnapshotNoFsync,
+        Bug::ApplyTwice,
+        Bug::DedupLostInSnapshot,
+    ] {
+        let is_sound = |seed| {
+            let outcome = catch_unwind(|| {
+                let mut soak = Soak::new(seed, Some(bug));
+                soak.run();
+                soak.check();
+            });
+            outcome.is_ok()
+        };
+        assert!(!(1..=3).all(is_sound), "{bug} was not found");
     }
 }
