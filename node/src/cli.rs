@@ -2,6 +2,7 @@
 //! Never does what a command does.
 
 mod controllers;
+mod data_directory;
 mod describe;
 mod dump_log;
 mod dump_snapshot;

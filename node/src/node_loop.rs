@@ -4,6 +4,7 @@
 mod boundary;
 mod messages;
 mod snapshots;
+mod starting;
 mod waiting;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
@@ -16,7 +17,9 @@ use crate::raft::{
     Refusal, Replica, Role, StoredSnapshot, Ticket,
 };
 use crate::storage::disk::Disk;
-use crate::storage::{Identity, SnapshotDownload, Storage, StorageError, StorageOptions};
+use crate::storage::{
+    Identity, SnapshotDownload, Storage, StorageError, StorageOptions, VotersFrom,
+};
 use crate::trace::{TraceEvent, Traced};
 
 pub use boundary::{
@@ -88,6 +91,9 @@ impl<D: Disk> NodeLoop<D> {
             storage_options,
         )?;
         configuration.directory_id = storage.directory_id();
+        if storage.voters_from() == VotersFrom::Log {
+            starting::rely_on_log(&mut configuration, &recovered)?;
+        }
         let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
         let (machine, applied) = match newest {
             Some(id) => (snapshots::load(&storage, id)?, id.end_offset),

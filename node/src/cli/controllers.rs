@@ -132,10 +132,16 @@ fn change(
         Ok(response) => {
             let code = serde_json::to_string(&response.error).unwrap_or_default();
             let code = code.trim_matches('"');
-            let why = match response.message.as_str() {
+            let mut why = match response.message.as_str() {
                 "" => code.to_owned(),
                 message => format!("{code}: {message}"),
             };
+            if response.error == ErrorCode::UnsupportedVersion {
+                why.push_str(
+                    ". To change who votes, stop all nodes and start them with another list of \
+                     --peer; or begin a cluster whose voters can change with kraft-node format",
+                );
+            }
             fail(EXIT_STOPPED, &format!("cannot {verb} {what}: {why}"))
         }
         Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),

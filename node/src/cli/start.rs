@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::start_arguments::{StartArguments, check};
-use super::{EXIT_ARGUMENTS, EXIT_ENVIRONMENT, EXIT_STOPPED, format, in_one_line};
+use super::start_arguments::{StartArguments, announced, check};
+use super::{EXIT_ARGUMENTS, EXIT_ENVIRONMENT, EXIT_STOPPED, data_directory, format, in_one_line};
 use crate::ids::NodeId;
 use crate::node_loop::{NodeOptions, SnapshotOptions};
 use crate::raft::Configuration;
@@ -39,6 +39,7 @@ enum Problem {
 
 fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
     let peer_urls = check(start).map_err(Problem::Arguments)?;
+    data_directory::check(start).map_err(Problem::Environment)?;
     if start.harness.die_with_parent {
         die_with_parent().map_err(Problem::Environment)?;
     }
@@ -48,7 +49,7 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         .map(control::inherit)
         .transpose()
         .map_err(Problem::Arguments)?;
-    // Where the voters are in the log, as formatting leaves them, those go before these.
+    // In a formatted directory the voters are in the log, and these are not used.
     let mut voters: BTreeSet<_> = peer_urls.keys().copied().collect();
     voters.insert(start.id);
     let bootstrap_ids: BTreeSet<_> = start.bootstrap.iter().map(|peer| peer.id).collect();
@@ -65,7 +66,7 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         configuration: Configuration {
             bug: start.harness.bug,
             bootstrap: bootstrap_ids,
-            endpoint: Some(advertised(start)),
+            endpoint: announced(start),
             auto_join: start.auto_join,
             ..Configuration::of_static_voters(
                 start.id,
@@ -85,12 +86,6 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         client_deadline_ms: start.client_deadline_ms,
         max_connection_count: start.max_connections as usize,
     })
-}
-
-/// Where others are told to reach this node.
-fn advertised(start: &StartArguments) -> String {
-    let listens = || format!("http://{}", start.listen);
-    start.advertise.clone().unwrap_or_else(listens)
 }
 
 fn node_options(start: &StartArguments) -> Result<NodeOptions, String> {

@@ -215,7 +215,23 @@ pub(super) fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, 
     if distinct.len() < peer_urls.len() {
         return Err("two peers have the same URL; each node listens at its own".into());
     }
+    if start.auto_join && announced(start).is_none() {
+        return Err(format!(
+            "--auto-join: others cannot reach this node at {}, where it listens; say where they can \
+             with --advertise HOST:PORT",
+            start.listen
+        ));
+    }
     Ok(peer_urls)
+}
+
+/// Where others are told to reach this node; `None` where nobody can know.
+pub(super) fn announced(start: &StartArguments) -> Option<String> {
+    let (host, _) = start.listen.rsplit_once(':')?;
+    // To listen on all addresses is not to say which of them is the right one.
+    let is_any = matches!(host, "0.0.0.0" | "[::]" | "");
+    let listens = (!is_any).then(|| format!("http://{}", start.listen));
+    start.advertise.clone().or(listens)
 }
 
 impl TimerArguments {
@@ -232,32 +248,33 @@ impl TimerArguments {
     }
 }
 
+/// What `kraft-node start` makes of these arguments, besides the required ones.
+#[cfg(test)]
+pub(super) fn parsed(more: &[&str]) -> Result<StartArguments, String> {
+    let given = [
+        "kraft-node",
+        "start",
+        "--id",
+        "1",
+        "--listen",
+        "localhost:0",
+        "--data",
+        "d",
+    ];
+    use clap::Parser;
+    let command = super::Arguments::try_parse_from(given.iter().chain(more))
+        .map_err(|error| error.to_string())?
+        .command;
+    match command {
+        super::Command::Start(start) => Ok(*start),
+        other => panic!("not a start: {other:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
-    use super::super::{Arguments, Command};
+    use super::parsed as parse;
     use super::*;
-
-    fn parse(more: &[&str]) -> Result<StartArguments, String> {
-        let given = [
-            "kraft-node",
-            "start",
-            "--id",
-            "1",
-            "--listen",
-            "localhost:0",
-            "--data",
-            "d",
-        ];
-        let command = Arguments::try_parse_from(given.iter().chain(more))
-            .map_err(|error| error.to_string())?
-            .command;
-        match command {
-            Command::Start(start) => Ok(*start),
-            other => panic!("not a start: {other:?}"),
-        }
-    }
 
     fn rejected(more: &[&str]) -> String {
         match parse(more) {
@@ -306,10 +323,34 @@ mod tests {
             (&["--log-format", "xml"], "json"),
             (&["--max-connections", "0"], "--max-connections"),
             (&["--incarnation", "2"], "--trace"),
+            (&["--bootstrap", two, "--peer", three], "cannot be used"),
+            (&["--bootstrap", "1=http://a:1"], "that id itself"),
+            (&["--auto-join"], "--bootstrap"),
+            (&["--advertise", "a:0"], "--advertise"),
+            (
+                &["--auto-join", "--bootstrap", two, "--listen", "0.0.0.0:9"],
+                "--advertise",
+            ),
             (&["--trace", "f", "--incarnation", "0"], "--incarnation"),
         ] {
             let message = rejected(more);
             assert!(message.contains(named), "{more:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_announced_is_where_others_can_connect() {
+        for (listen, advertise, announces) in [
+            ("a:1", None, Some("http://a:1")),
+            ("a:1", Some("b:2"), Some("http://b:2")),
+            ("0.0.0.0:1", None, None),
+            ("[::]:1", None, None),
+            ("0.0.0.0:1", Some("b:2"), Some("http://b:2")),
+        ] {
+            let mut arguments = vec!["--listen", listen];
+            arguments.extend(advertise.iter().flat_map(|given| ["--advertise", given]));
+            let start = parse(&arguments).unwrap();
+            assert_eq!(announced(&start).as_deref(), announces, "{arguments:?}");
         }
     }
 

@@ -39,7 +39,7 @@ pub use directory_disk::{DirectoryDisk, DirectoryDiskError};
 pub use disk::Disk;
 pub use error::{OpenError, StorageError};
 pub use format::format;
-pub use meta::Identity;
+pub use meta::{Identity, VotersFrom};
 pub use snapshot_recovery::SnapshotFile;
 pub use write_behind_disk::WriteBehindDisk;
 
@@ -82,6 +82,7 @@ pub struct Storage<D> {
     log: Log,
     snapshots: Snapshots,
     directory_id: Option<DirectoryId>,
+    voters_from: VotersFrom,
     stopped: bool,
 }
 
@@ -123,6 +124,7 @@ impl<D: Disk> Storage<D> {
             log: Log::new(options, found.log_start, found.segments),
             snapshots: found.snapshots,
             directory_id: found.directory_id,
+            voters_from: found.voters_from,
             stopped: false,
         };
         if let Some(snapshot) = found.reset_to {
