@@ -2,6 +2,7 @@
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
 mod boundary;
+mod disk_description;
 mod messages;
 mod snapshots;
 mod starting;
@@ -25,6 +26,7 @@ use crate::trace::{TraceEvent, Traced};
 pub use boundary::{
     Arrival, Departure, LoadError, NodeError, NodeOptions, Outbox, StartError, StateDescription,
 };
+pub use disk_description::DiskDescription;
 pub use snapshots::SnapshotOptions;
 use snapshots::Snapshots;
 use waiting::{Proposed, Waiting, in_batches};

@@ -138,8 +138,8 @@ fn change(
             };
             if response.error == ErrorCode::UnsupportedVersion {
                 why.push_str(
-                    ". To change who votes, stop all nodes and start them with another list of \
-                     --peer; or begin a cluster whose voters can change with kraft-node format",
+                    ". The voters of a cluster can change if its nodes were formatted with \
+                     kraft-node format; begin a new cluster that way",
                 );
             }
             fail(EXIT_STOPPED, &format!("cannot {verb} {what}: {why}"))
