@@ -2,9 +2,11 @@
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
 mod boundary;
+mod disk_description;
 mod messages;
 mod snapshot_work;
 mod snapshots;
+mod starting;
 mod waiting;
 
 use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
@@ -17,12 +19,15 @@ use crate::raft::{
     Refusal, Replica, Role, Ticket,
 };
 use crate::storage::disk::Disk;
-use crate::storage::{Identity, SnapshotDownload, Storage, StorageError, StorageOptions};
+use crate::storage::{
+    Identity, SnapshotDownload, Storage, StorageError, StorageOptions, VotersFrom,
+};
 use crate::trace::{TraceEvent, Traced};
 
 pub use boundary::{
     Arrival, Departure, LoadError, NodeError, NodeOptions, Outbox, StartError, StateDescription,
 };
+pub use disk_description::DiskDescription;
 pub use snapshots::SnapshotOptions;
 use snapshots::Snapshots;
 use waiting::{Proposed, Waiting, in_batches};
@@ -91,6 +96,9 @@ impl<D: Disk> NodeLoop<D> {
             storage_options,
         )?;
         configuration.directory_id = storage.directory_id();
+        if storage.voters_from() == VotersFrom::Log {
+            starting::rely_on_log(&mut configuration, &recovered)?;
+        }
         let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
         let (machine, applied) = snapshot_work::recover(&storage, newest, bug)?;
         let (replica, effects) = Replica::start(configuration, recovered, now_ns);

@@ -132,10 +132,16 @@ fn change(
         Ok(response) => {
             let code = serde_json::to_string(&response.error).unwrap_or_default();
             let code = code.trim_matches('"');
-            let why = match response.message.as_str() {
+            let mut why = match response.message.as_str() {
                 "" => code.to_owned(),
                 message => format!("{code}: {message}"),
             };
+            if response.error == ErrorCode::UnsupportedVersion {
+                why.push_str(
+                    ". The voters of a cluster can change if its nodes were formatted with \
+                     kraft-node format; begin a new cluster that way",
+                );
+            }
             fail(EXIT_STOPPED, &format!("cannot {verb} {what}: {why}"))
         }
         Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),

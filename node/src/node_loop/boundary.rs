@@ -151,6 +151,12 @@ pub enum StartError {
     /// The newest snapshot is of no use, and the log before it may be gone.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// It was formatted to join a cluster, and knows nobody of that cluster.
+    #[error(
+        "it was formatted for a cluster whose voters are in the log, and this log does not name them \
+         yet. Say where a node of that cluster listens: --bootstrap ID=URL"
+    )]
+    NobodyToAsk,
     /// The disk failed, or a committed record is not a command.
     #[error(transparent)]
     Node(#[from] NodeError),

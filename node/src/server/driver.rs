@@ -18,7 +18,9 @@ use tokio::sync::oneshot;
 use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{Epoch, NodeId};
 use crate::message::Response;
-use crate::node_loop::{Arrival, Departure, NodeError, NodeLoop, Outbox, StateDescription};
+use crate::node_loop::{
+    Arrival, Departure, DiskDescription, NodeError, NodeLoop, Outbox, StateDescription,
+};
 use crate::raft::{QuorumDescription, Role, Ticket};
 use crate::storage::disk::Disk;
 use crate::trace::{TraceEvent, Traced};
@@ -87,6 +89,7 @@ pub(crate) enum Message {
 pub(crate) struct Snapshot {
     pub(crate) quorum: QuorumDescription,
     pub(crate) state: StateDescription,
+    pub(crate) disk: DiskDescription,
     pub(crate) counted: Counted,
     pub(crate) clock: ClockState,
 }
@@ -409,7 +412,8 @@ impl Driver {
                 let snapshot = Snapshot {
                     quorum: node.describe(),
                     state: node.state(),
-                    counted: self.outbox.metrics.counted(),
+                    disk: node.disk_description(),
+                    counted: self.outbox.metrics.counted(monotonic_ns().unsigned_abs()),
                     clock: self.clock.state(monotonic_ns()),
                 };
                 // Fails only when whoever asked has left.

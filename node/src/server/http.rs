@@ -311,10 +311,11 @@ async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
             let Snapshot {
                 quorum,
                 state,
+                disk,
                 counted,
                 ..
             } = snapshot;
-            let text = metrics::render(&quorum, state, &counted);
+            let text = metrics::render(&quorum, state, disk, &counted);
             ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
         })
         .await

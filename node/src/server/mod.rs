@@ -151,7 +151,7 @@ impl From<DriverError> for ServerError {
 ///
 /// # Errors
 /// When the node cannot start, or cannot stop in an orderly way.
-pub fn run(options: ServerOptions) -> Result<(), ServerError> {
+pub fn run(mut options: ServerOptions) -> Result<(), ServerError> {
     // Apart from the node's own thread, so that a disk that hangs does not keep the process from
     // being stopped.
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -163,6 +163,12 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let listener = std::net::TcpListener::bind(&options.listen).map_err(listen_error)?;
     listener.set_nonblocking(true).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
+    if let Some(endpoint) = &mut options.configuration.endpoint
+        && let Some(host) = endpoint.strip_suffix(":0")
+    {
+        // Only now is it known which port was free.
+        *endpoint = format!("{host}:{}", address.port());
+    }
     let signals = [
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,

@@ -7,7 +7,7 @@ use crate::storage::checkpoint::{self, PART_SUFFIX, SnapshotHeader};
 use crate::storage::checkpoint_writer::SnapshotWriter;
 use crate::storage::disk::Disk;
 use crate::storage::error::{OpenError, StorageError, read_error, write_error};
-use crate::storage::meta::{self, Identity, Meta};
+use crate::storage::meta::{self, Identity, Meta, VotersFrom};
 use crate::storage::segment::file_name;
 
 /// Formats an empty directory (KIP-853). With `bootstrap` it begins with these voters, as a
@@ -44,6 +44,7 @@ pub fn format<D: Disk>(
     let meta = Meta {
         identity: identity.clone(),
         directory_id: Some(directory_id),
+        voters_from: VotersFrom::Log,
     };
     Ok(initialise(disk, &meta)?)
 }

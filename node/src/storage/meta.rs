@@ -1,7 +1,9 @@
 //! Owns `meta.properties`: which replica of which cluster a data directory belongs to.
 //! Never changes what it says; a directory without an id of its own may be given one later.
 //!
-//! Version 1 has no directory id, version 2 has one (Kafka's `directory.id`, KIP-853).
+//! Version 1 has no directory id, version 2 has one (Kafka's `directory.id`, KIP-853). Version 3, which
+//! formatting writes, also says that the voters of the cluster are in its log: a replica of such a
+//! cluster that was given voters of its own could begin a second one (KAFKA-19489).
 
 use std::fmt;
 
@@ -16,7 +18,18 @@ pub const FILE: &str = "meta.properties";
 pub const TEMPORARY_FILE: &str = "meta.properties.tmp";
 
 const VERSION_WITHOUT_DIRECTORY: u32 = 1;
-const VERSION: u32 = 2;
+const VERSION_OF_CONFIGURED_VOTERS: u32 = 2;
+const VERSION: u32 = 3;
+const VOTERS_IN_LOG: &str = "voters=log\n";
+
+/// Where a replica has the voters of its cluster from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VotersFrom {
+    /// From what it is started with (kraft.version 0).
+    Configuration,
+    /// From its log, or the leader's (kraft.version 1, KIP-853).
+    Log,
+}
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +68,8 @@ impl Identity {
 pub(crate) struct Meta {
     pub(crate) identity: Identity,
     pub(crate) directory_id: Option<DirectoryId>,
+    /// From its log only if it has an id.
+    pub(crate) voters_from: VotersFrom,
 }
 
 /// Reads the file; `None` where there is none.
@@ -75,6 +90,14 @@ pub fn replica_of(bytes: &[u8]) -> Result<ReplicaKey, OpenError> {
     })
 }
 
+/// Where the replica that the content of the file names has its voters from.
+///
+/// # Errors
+/// If it is damaged, or of another version.
+pub fn voters_from(bytes: &[u8]) -> Result<VotersFrom, OpenError> {
+    Ok(decode(bytes)?.voters_from)
+}
+
 /// Writes the file. Durable on return.
 pub(crate) fn write<D: Disk>(disk: &mut D, meta: &Meta) -> Result<(), StorageError> {
     replace(disk, FILE, TEMPORARY_FILE, encode(meta).as_bytes())
@@ -86,9 +109,13 @@ fn encode(meta: &Meta) -> String {
         node_id: NodeId(node_id),
     } = &meta.identity;
     let lines = format!("cluster.id={cluster_id}\nnode.id={node_id}\n");
-    match meta.directory_id {
-        Some(directory_id) => format!("version={VERSION}\n{lines}directory.id={directory_id}\n"),
-        None => format!("version={VERSION_WITHOUT_DIRECTORY}\n{lines}"),
+    let Some(directory_id) = meta.directory_id else {
+        return format!("version={VERSION_WITHOUT_DIRECTORY}\n{lines}");
+    };
+    let lines = format!("{lines}directory.id={directory_id}\n");
+    match meta.voters_from {
+        VotersFrom::Configuration => format!("version={VERSION_OF_CONFIGURED_VOTERS}\n{lines}"),
+        VotersFrom::Log => format!("version={VERSION}\n{lines}{VOTERS_IN_LOG}"),
     }
 }
 
@@ -96,8 +123,8 @@ fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
     let damaged = |found: String| OpenError::Damaged {
         file: FILE.to_owned(),
         position_bytes: 0,
-        expected: "the lines version=, cluster.id=, node.id= and (from version 2 on) \
-                   directory.id=, in this order"
+        expected: "the lines version=, cluster.id=, node.id=, (from version 2 on) directory.id= \
+                   and (in version 3) voters=log, in this order"
             .to_owned(),
         found,
     };
@@ -120,7 +147,7 @@ fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
     }
     let cluster_id = value("cluster.id=")?.to_owned();
     let node_id = value("node.id=")?.parse().map_err(|_| unlike())?;
-    let directory_id = if version == VERSION {
+    let directory_id = if version > VERSION_WITHOUT_DIRECTORY {
         let text = value("directory.id=")?;
         Some(text.parse().map_err(|_| unlike())?)
     } else {
@@ -132,7 +159,13 @@ fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
             node_id: NodeId(node_id),
         },
         directory_id,
+        voters_from: if version == VERSION {
+            VotersFrom::Log
+        } else {
+            VotersFrom::Configuration
+        },
     };
+    // Which also finds what follows, or is missing.
     if encode(&meta) == text {
         Ok(meta)
     } else {
@@ -151,15 +184,22 @@ mod tests {
         }
     }
 
-    fn metas() -> [Meta; 2] {
-        [None, Some(DirectoryId(7 << 100))].map(|directory_id| Meta {
+    fn metas() -> [Meta; 3] {
+        let directory_id = Some(DirectoryId(7 << 100));
+        [
+            (None, VotersFrom::Configuration),
+            (directory_id, VotersFrom::Configuration),
+            (directory_id, VotersFrom::Log),
+        ]
+        .map(|(directory_id, voters_from)| Meta {
             identity: identity(),
             directory_id,
+            voters_from,
         })
     }
 
     #[test]
-    fn an_identity_comes_back_with_and_without_a_directory_id() {
+    fn what_is_known_comes_back_in_every_version() {
         for meta in metas() {
             assert_eq!(decode(encode(&meta).as_bytes()).unwrap(), meta);
         }
@@ -187,7 +227,7 @@ mod tests {
     fn an_unknown_version_is_named() {
         for meta in metas() {
             let text = encode(&meta);
-            let text = format!("version=3{}", &text["version=1".len()..]);
+            let text = format!("version=4{}", &text["version=1".len()..]);
             let refused = decode(text.as_bytes()).unwrap_err();
             assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
         }

@@ -39,7 +39,7 @@ pub use directory_disk::{DirectoryDisk, DirectoryDiskError};
 pub use disk::Disk;
 pub use error::{OpenError, StorageError};
 pub use format::format;
-pub use meta::Identity;
+pub use meta::{Identity, VotersFrom};
 pub use snapshot_recovery::SnapshotFile;
 pub use write_behind_disk::WriteBehindDisk;
 
@@ -91,6 +91,7 @@ pub struct Storage<D> {
     snapshots: Snapshots,
     directory_id: Option<DirectoryId>,
     sync_snapshots: bool,
+    voters_from: VotersFrom,
     stopped: bool,
 }
 
@@ -128,6 +129,7 @@ impl<D: Disk> Storage<D> {
             snapshots: found.snapshots,
             directory_id: found.directory_id,
             sync_snapshots: options.sync_snapshots,
+            voters_from: found.voters_from,
             stopped: false,
         };
         if let Some(snapshot) = found.reset_to {

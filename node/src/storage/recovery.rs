@@ -32,7 +32,7 @@ use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, read_error, write_error};
 use crate::storage::format::initialise;
 use crate::storage::log_start;
-use crate::storage::meta::{self, Identity, Meta};
+use crate::storage::meta::{self, Identity, Meta, VotersFrom};
 use crate::storage::quorum_state;
 use crate::storage::segment::{Damage, Ending, Link, Scan, Segment, base_offset, file_name, scan};
 use crate::storage::snapshot_recovery::{self, Snapshots, check_log, inspect_snapshots};
@@ -42,6 +42,7 @@ use crate::storage::snapshot_recovery::{self, Snapshots, check_log, inspect_snap
 pub(crate) struct Found {
     pub(crate) quorum_state: Option<QuorumState>,
     pub(crate) directory_id: Option<DirectoryId>,
+    pub(crate) voters_from: VotersFrom,
     /// Where the log starts; the default where it is whole.
     pub(crate) log_start: SnapshotId,
     /// Never empty; the last one is to be written to.
@@ -65,6 +66,7 @@ pub(crate) fn recover<D: Disk>(
     let new_meta = Meta {
         identity: identity.clone(),
         directory_id: new_directory_id,
+        voters_from: VotersFrom::Configuration,
     };
     let meta = match meta::read(disk)? {
         Some(found) if found.identity != *identity => {
@@ -105,6 +107,7 @@ pub(crate) fn recover<D: Disk>(
     Ok(Found {
         quorum_state,
         directory_id,
+        voters_from: meta.voters_from,
         log_start,
         segments: plan.segments,
         snapshots,

@@ -14,12 +14,17 @@ use crate::storage::checkpoint::{SnapshotHeader, SnapshotReader, file_name};
 use crate::storage::checkpoint_writer::{SnapshotDownload, SnapshotWriter};
 use crate::storage::error::write_error;
 use crate::storage::snapshot_recovery::SnapshotFile;
-use crate::storage::{Disk, Storage, StorageError, log_start};
+use crate::storage::{Disk, Storage, StorageError, VotersFrom, log_start};
 
 impl<D: Disk> Storage<D> {
     /// Id of the data directory; `None` where it never got one.
     pub fn directory_id(&self) -> Option<DirectoryId> {
         self.directory_id
+    }
+
+    /// Where the replica has its voters from, as formatting or its first start decided.
+    pub fn voters_from(&self) -> VotersFrom {
+        self.voters_from
     }
 
     /// The snapshot at whose end the log starts; 0 in epoch 0 for a log that is whole. Its epoch is

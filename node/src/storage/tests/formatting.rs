@@ -7,7 +7,7 @@ use super::{Image, batch, identity, open};
 use crate::ids::{DirectoryId, NodeId, Offset, SnapshotId};
 use crate::raft::{RecordedVoters, Recovered};
 use crate::storage::checkpoint::file_name;
-use crate::storage::{OpenError, format};
+use crate::storage::{OpenError, VotersFrom, format};
 
 const DIRECTORY: DirectoryId = DirectoryId(77);
 
@@ -34,6 +34,7 @@ fn a_formatted_directory_has_an_id_and_voters() {
         let disk = CrashDisk::from_image(&formatted(voters.clone()));
         let (storage, recovered) = open(&disk).unwrap();
         assert_eq!(storage.directory_id(), Some(DIRECTORY));
+        assert_eq!(storage.voters_from(), VotersFrom::Log);
         let expected = Recovered {
             snapshot_voters: voters.clone(),
             ..Recovered::default()
@@ -49,6 +50,12 @@ fn a_formatted_directory_has_an_id_and_voters() {
             assert_eq!(reader.next_batch().unwrap(), None);
         }
     }
+}
+
+#[test]
+fn a_directory_that_was_only_started_has_configured_voters() {
+    let (storage, _) = open(&CrashDisk::default()).unwrap();
+    assert_eq!(storage.voters_from(), VotersFrom::Configuration);
 }
 
 #[test]

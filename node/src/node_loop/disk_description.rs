@@ -1,0 +1,32 @@
+//! Owns what a node tells of what it keeps on its disk.
+//! Never decides what is kept.
+
+use crate::ids::{Offset, SnapshotId};
+use crate::storage::disk::Disk;
+
+use super::NodeLoop;
+
+/// What a node has on its disk at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskDescription {
+    /// First offset of the log; what is before is in a snapshot.
+    pub log_start: Offset,
+    /// Size of the log without snapshots.
+    pub log_bytes: u64,
+    /// Size of the newest snapshot, its own or one of a leader; 0 where there is none.
+    pub snapshot_bytes: u64,
+}
+
+impl<D: Disk> NodeLoop<D> {
+    /// What the node keeps on its disk.
+    pub fn disk_description(&self) -> DiskDescription {
+        let newest = self.storage.latest_snapshot();
+        // That one holds voters only; it is how a cluster begins.
+        let newest = newest.filter(|file| file.id != SnapshotId::BOOTSTRAP);
+        DiskDescription {
+            log_start: self.storage.log_start(),
+            log_bytes: self.storage.log_bytes(),
+            snapshot_bytes: newest.map_or(0, |file| file.size_bytes),
+        }
+    }
+}

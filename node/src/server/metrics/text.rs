@@ -1,0 +1,433 @@
+//! Owns the metrics of a node as Prometheus reads them, under the names that Kafka gives them.
+//! Never measures anything.
+//!
+//! A name is made of the domain, type and name of Kafka's MBean, in lower case with underscores. Rates
+//! are given as totals, from which Prometheus makes rates itself.
+
+use std::fmt::{self, Write};
+
+use crate::node_loop::{DiskDescription, StateDescription};
+use crate::raft::{QuorumDescription, Role};
+use crate::server::driver::role_name;
+
+use super::{Counted, Latency};
+
+/// Media type of the text format.
+pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const ROLES: [Role; 6] = [
+    Role::Unattached,
+    Role::Prospective,
+    Role::Candidate,
+    Role::Leader,
+    Role::Follower,
+    Role::Resigned,
+];
+
+/// A metric's value; numbers that are not known are -1, durations `NaN`, as in Kafka.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    Whole(i64),
+    Count(u64),
+    Milliseconds { ns: u64, per: u64 },
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(number) => number.fmt(formatter),
+            Self::Count(number) => number.fmt(formatter),
+            Self::Milliseconds { per: 0, .. } => formatter.write_str("NaN"),
+            Self::Milliseconds { ns, per } => {
+                (*ns as f64 / *per as f64 / 1_000_000.0).fmt(formatter)
+            }
+        }
+    }
+}
+
+/// All metrics in the text format of Prometheus.
+pub(crate) fn render(
+    quorum: &QuorumDescription,
+    state: StateDescription,
+    disk: DiskDescription,
+    counted: &Counted,
+) -> String {
+    let mut text = String::new();
+    let name = "kafka_server_raft_metrics_current_state";
+    head(&mut text, name, "gauge", "1 for the state the node is in.");
+    for role in ROLES {
+        let (state, is_current) = (role_name(role), u8::from(role == quorum.role));
+        let _ = writeln!(text, "{name}{{state=\"{state}\"}} {is_current}");
+    }
+    let mut gauges = of_quorum(quorum);
+    gauges.extend(of_leader(quorum));
+    gauges.extend(of_latencies(counted));
+    gauges.extend(of_state(state, disk, counted));
+    for (name, help, number) in gauges {
+        head(&mut text, name, "gauge", help);
+        let _ = writeln!(text, "{name} {number}");
+    }
+    for (name, help, count) in [
+        (
+            "kafka_server_raft_metrics_append_records_total",
+            "Records appended as the leader since the start.",
+            counted.appended_record_count,
+        ),
+        (
+            "kafka_server_raft_metrics_fetch_records_total",
+            "Records fetched from leaders since the start.",
+            counted.fetched_record_count,
+        ),
+    ] {
+        head(&mut text, name, "counter", help);
+        let _ = writeln!(text, "{name} {}", Number::Count(count));
+    }
+    text
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// Name, help and value.
+type Gauge = (&'static str, &'static str, Number);
+
+fn of_quorum(quorum: &QuorumDescription) -> Vec<Gauge> {
+    let whole = |number: Option<i64>| Number::Whole(number.unwrap_or(-1));
+    let id = |node: Option<crate::ids::NodeId>| whole(node.map(|id| i64::from(id.0)));
+    vec![
+        (
+            "kafka_server_raft_metrics_current_leader",
+            "Who leads, -1 when not known.",
+            id(quorum.leader),
+        ),
+        (
+            "kafka_server_raft_metrics_current_vote",
+            "Whom the node has voted for in its epoch, -1 for nobody.",
+            id(quorum.voted_for),
+        ),
+        (
+            "kafka_server_raft_metrics_current_epoch",
+            "Epoch of the node.",
+            whole(Some(i64::from(quorum.epoch.0))),
+        ),
+        (
+            "kafka_server_raft_metrics_high_watermark",
+            "Everything below is committed, -1 when not known.",
+            whole(quorum.high_watermark.map(|offset| offset.0)),
+        ),
+        (
+            "kafka_server_raft_metrics_log_end_offset",
+            "End offset of the log.",
+            whole(Some(quorum.log_end.0)),
+        ),
+        (
+            "kafka_server_raft_metrics_log_end_epoch",
+            "Epoch of the last record.",
+            whole(Some(i64::from(quorum.log_end_epoch.0))),
+        ),
+        (
+            "kafka_server_raft_metrics_number_of_voters",
+            "How many voters there are.",
+            Number::Count(quorum.voters.len() as u64),
+        ),
+    ]
+}
+
+/// What only a leader knows; others do not show it, as in Kafka.
+fn of_leader(quorum: &QuorumDescription) -> Vec<Gauge> {
+    if quorum.role != Role::Leader {
+        return Vec::new();
+    }
+    vec![
+        (
+            "kafka_server_raft_metrics_number_of_observers",
+            "How many other replicas fetch from this leader.",
+            Number::Count(quorum.observers.len() as u64),
+        ),
+        (
+            "kafka_server_raft_metrics_uncommitted_voter_change",
+            "1 while a change of the voters is not committed.",
+            Number::Count(u64::from(quorum.uncommitted_voter_change)),
+        ),
+    ]
+}
+
+fn of_latencies(counted: &Counted) -> [Gauge; 4] {
+    let average = |latency: Latency| Number::Milliseconds {
+        ns: latency.sum_ns,
+        per: latency.count,
+    };
+    let longest = |latency: Latency| Number::Milliseconds {
+        ns: latency.max_ns,
+        per: latency.count.min(1),
+    };
+    [
+        (
+            "kafka_server_raft_metrics_commit_latency_avg",
+            "Milliseconds from append to commit on this leader, average since the start.",
+            average(counted.commit),
+        ),
+        (
+            "kafka_server_raft_metrics_commit_latency_max",
+            "Milliseconds from append to commit on this leader, longest since the start.",
+            longest(counted.commit),
+        ),
+        (
+            "kafka_server_raft_metrics_election_latency_avg",
+            "Milliseconds from standing for election to a known leader, average since the start.",
+            average(counted.election),
+        ),
+        (
+            "kafka_server_raft_metrics_election_latency_max",
+            "Milliseconds from standing for election to a known leader, longest since the start.",
+            longest(counted.election),
+        ),
+    ]
+}
+
+fn of_state(state: StateDescription, disk: DiskDescription, counted: &Counted) -> [Gauge; 5] {
+    [
+        (
+            "kafka_server_broker_metadata_metrics_last_applied_record_offset",
+            "Offset of the last record that the state machine has applied, -1 for none.",
+            Number::Whole(state.applied.0 - 1),
+        ),
+        (
+            "kafka_server_snapshot_emitter_latest_snapshot_generated_bytes",
+            "Size of the newest snapshot on the disk, 0 for none.",
+            Number::Count(disk.snapshot_bytes),
+        ),
+        (
+            "kafka_server_snapshot_emitter_latest_snapshot_generated_age_ms",
+            "Milliseconds since this node last took a snapshot, or else since its start.",
+            Number::Count(counted.snapshot_age_ns / 1_000_000),
+        ),
+        (
+            "kafka_log_log_log_start_offset",
+            "First offset of the log; what is before is in a snapshot.",
+            Number::Whole(disk.log_start.0),
+        ),
+        (
+            "kafka_log_log_size",
+            "Bytes of the log on the disk, without snapshots.",
+            Number::Count(disk.log_bytes),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Epoch, NodeId, Offset};
+    use crate::raft::ReplicaDescription;
+
+    fn latency(durations_ms: &[u64]) -> Latency {
+        let mut latency = Latency::default();
+        for duration_ms in durations_ms {
+            latency.add(duration_ms * 1_000_000);
+        }
+        latency
+    }
+
+    fn rendered(counted: &Counted) -> String {
+        rendered_as(Role::Candidate, counted)
+    }
+
+    fn rendered_as(role: Role, counted: &Counted) -> String {
+        let voter = |id| ReplicaDescription {
+            id: NodeId(id),
+            directory_id: None,
+            endpoint: None,
+            log_end_offset: None,
+            last_fetch_ns: None,
+            last_caught_up_ns: None,
+        };
+        let quorum = QuorumDescription {
+            id: NodeId(1),
+            directory_id: None,
+            role,
+            is_voter: true,
+            epoch: Epoch(4),
+            leader: None,
+            high_watermark: Some(Offset(7)),
+            log_end: Offset(9),
+            log_end_epoch: Epoch(3),
+            voted_for: Some(NodeId(1)),
+            kraft_version: 0,
+            uncommitted_voter_change: true,
+            voters: vec![voter(1), voter(2)],
+            observers: vec![voter(3)],
+        };
+        let state = StateDescription {
+            applied: Offset(7),
+            digest: 0,
+        };
+        let disk = DiskDescription {
+            log_start: Offset(2),
+            log_bytes: 512,
+            snapshot_bytes: 100,
+        };
+        render(&quorum, state, disk, counted)
+    }
+
+    /// Name of a sample, if the line is one; the grammar of the text format, as far as it is used.
+    fn name_in(line: &str) -> Option<&str> {
+        let is_name = |name: &str| {
+            let mut characters = name.chars();
+            let first = characters.next();
+            first.is_some_and(|first| first.is_ascii_alphabetic())
+                && characters.all(|next| next.is_ascii_alphanumeric() || next == '_')
+        };
+        let (series, value) = line.rsplit_once(' ')?;
+        let _: f64 = value.parse().ok()?;
+        let (name, labelled) = match series.split_once('{') {
+            None => (series, true),
+            Some((name, rest)) => {
+                let (label, text) = rest.strip_suffix("\"}")?.split_once("=\"")?;
+                (name, is_name(label) && !text.contains(['"', '\\']))
+            }
+        };
+        (is_name(name) && labelled).then_some(name)
+    }
+
+    #[test]
+    fn every_line_is_what_prometheus_reads() {
+        let mut announced = String::new();
+        let mut helped = Vec::new();
+        for line in rendered_as(Role::Leader, &Counted::default()).lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, text) = help.split_once(' ').unwrap();
+                assert!(
+                    !text.is_empty() && !helped.contains(&name.to_owned()),
+                    "{line}"
+                );
+                helped.push(name.to_owned());
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert!(["gauge", "counter"].contains(&kind), "{line}");
+                assert_eq!(helped.last().map(String::as_str), Some(name));
+                name.clone_into(&mut announced);
+            } else {
+                assert_eq!(name_in(line), Some(announced.as_str()), "{line}");
+            }
+        }
+        assert_eq!(helped.len(), 21);
+    }
+
+    #[test]
+    fn values_are_those_of_the_node() {
+        let counted = Counted {
+            commit: latency(&[1, 4]),
+            appended_record_count: 12,
+            snapshot_age_ns: 1_500_000_000,
+            ..Counted::default()
+        };
+        let text = rendered(&counted);
+        for line in [
+            "kafka_server_raft_metrics_current_state{state=\"candidate\"} 1",
+            "kafka_server_raft_metrics_current_state{state=\"leader\"} 0",
+            "kafka_server_raft_metrics_current_leader -1",
+            "kafka_server_raft_metrics_current_vote 1",
+            "kafka_server_raft_metrics_current_epoch 4",
+            "kafka_server_raft_metrics_high_watermark 7",
+            "kafka_server_raft_metrics_log_end_offset 9",
+            "kafka_server_raft_metrics_log_end_epoch 3",
+            "kafka_server_raft_metrics_number_of_voters 2",
+            "kafka_server_raft_metrics_commit_latency_avg 2.5",
+            "kafka_server_raft_metrics_commit_latency_max 4",
+            "kafka_server_raft_metrics_election_latency_avg NaN",
+            "kafka_server_raft_metrics_election_latency_max NaN",
+            "kafka_server_raft_metrics_append_records_total 12",
+            "kafka_server_raft_metrics_fetch_records_total 0",
+            "kafka_server_broker_metadata_metrics_last_applied_record_offset 6",
+            "kafka_server_snapshot_emitter_latest_snapshot_generated_bytes 100",
+            "kafka_server_snapshot_emitter_latest_snapshot_generated_age_ms 1500",
+            "kafka_log_log_log_start_offset 2",
+            "kafka_log_log_size 512",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_leader_knows_is_shown_by_leaders_only() {
+        let leader = rendered_as(Role::Leader, &Counted::default());
+        for line in [
+            "kafka_server_raft_metrics_number_of_observers 1",
+            "kafka_server_raft_metrics_uncommitted_voter_change 1",
+        ] {
+            assert!(leader.lines().any(|found| found == line), "{leader}");
+        }
+        let other = rendered(&Counted::default());
+        assert!(!other.contains("number_of_observers"), "{other}");
+        assert!(!other.contains("uncommitted_voter_change"), "{other}");
+    }
+
+    /// Domain and type of Kafka's MBeans, and their metrics that a node has.
+    const KAFKAS: [(&str, &str, &[&str]); 4] = [
+        (
+            "kafka.server",
+            "raft-metrics",
+            &[
+                "current-state",
+                "current-leader",
+                "current-vote",
+                "current-epoch",
+                "high-watermark",
+                "log-end-offset",
+                "log-end-epoch",
+                "number-of-voters",
+                "number-of-observers",
+                "uncommitted-voter-change",
+                "commit-latency-avg",
+                "commit-latency-max",
+                "election-latency-avg",
+                "election-latency-max",
+                "append-records-rate",
+                "fetch-records-rate",
+            ],
+        ),
+        (
+            "kafka.server",
+            "broker-metadata-metrics",
+            &["last-applied-record-offset"],
+        ),
+        (
+            "kafka.server",
+            "SnapshotEmitter",
+            &[
+                "LatestSnapshotGeneratedBytes",
+                "LatestSnapshotGeneratedAgeMs",
+            ],
+        ),
+        ("kafka.log", "Log", &["LogStartOffset", "Size"]),
+    ];
+
+    #[test]
+    fn every_name_is_one_of_kafkas() {
+        let plain = |name: &str| {
+            let mut plain = String::new();
+            for character in name.chars() {
+                match character {
+                    '-' | '.' => plain.push('_'),
+                    'A'..='Z' if plain.is_empty() => plain.push(character.to_ascii_lowercase()),
+                    'A'..='Z' => plain.extend(['_', character.to_ascii_lowercase()]),
+                    _ => plain.push(character),
+                }
+            }
+            plain.replace("_rate", "_total")
+        };
+        let mut kafkas = Vec::new();
+        for (domain, kind, names) in KAFKAS {
+            let names = names.iter().map(|name| [domain, kind, name].map(plain));
+            kafkas.extend(names.map(|parts| parts.join("_")));
+        }
+        let text = rendered_as(Role::Leader, &Counted::default());
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let mut shown: Vec<_> = types.map(|line| line.split_once(' ').unwrap().0).collect();
+        kafkas.sort();
+        shown.sort_unstable();
+        assert_eq!(shown, kafkas);
+    }
+}
