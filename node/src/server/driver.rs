@@ -43,14 +43,6 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 /// Shortest sleep. Bounds what a deadline that is always due can cost.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
-/// With more arrivals at once than this, another thread waits for the disk, so that those who come
-/// meanwhile can be heard. With fewer, handing over would take longer than waiting.
-const FEW_ARRIVALS: usize = 3;
-
-/// After a sync that took longer than this, another thread waits for the next one: the disk is slow,
-/// or worse, and this thread has to tell people so.
-const SLOW_SYNC: Duration = Duration::from_millis(20);
-
 /// How long an orderly stop may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
@@ -359,8 +351,6 @@ pub(crate) struct Driver {
     outbox: ProcessOutbox,
     view: View,
     addresses: Arc<Addresses>,
-    /// How long the disk took last.
-    last_sync: Duration,
     /// Set by an orderly stop: when it is over at the latest.
     stop_by: Option<Instant>,
 }
@@ -379,7 +369,6 @@ impl Driver {
             outbox,
             view,
             addresses,
-            last_sync: Duration::ZERO,
             stop_by: None,
         }
     }
@@ -435,7 +424,6 @@ impl Driver {
         descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
     ) -> Result<Box<NodeLoop<D>>, DriverError> {
         let now_ns = self.clock.now_ns(monotonic_ns());
-        let hands_over = arrivals.len() > FEW_ARRIVALS || self.last_sync > SLOW_SYNC;
         node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
         if node.awaits_sync() {
             // Followers store what they were just sent while this node stores it, and whoever has
@@ -450,20 +438,15 @@ impl Driver {
         }
         let now_ns = self.clock.now_ns(monotonic_ns());
         while node.awaits_sync() {
-            let begun = Instant::now();
-            let synced = if hands_over {
-                let syncing = tokio::task::spawn_blocking(move || (node.sync_storage(), node));
-                let (synced, returned) = match syncing.await {
-                    Ok(finished) => finished,
-                    Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-                };
-                node = returned;
-                synced?
-            } else {
-                node.sync_storage()?
+            // Another thread waits for the disk, so that a disk that hangs does not keep this one
+            // from telling clients that their time is up.
+            let syncing = tokio::task::spawn_blocking(move || (node.sync_storage(), node));
+            let (synced, returned) = match syncing.await {
+                Ok(finished) => finished,
+                Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
             };
-            self.last_sync = begun.elapsed();
-            node.release_synced(now_ns, synced, &mut self.outbox)?;
+            node = returned;
+            node.release_synced(now_ns, synced?, &mut self.outbox)?;
         }
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
         self.outbox.finish()?;

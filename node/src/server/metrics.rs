@@ -208,6 +208,11 @@ mod tests {
             voted_for: None,
             leader: None,
             truncated_bytes: 0,
+            snapshots: Vec::new(),
+            voters: Vec::new(),
+            kraft_version: 0,
+            directory_id: None,
+            is_voter: true,
         });
         let frozen = traced(TraceEvent::SnapshotFrozen {
             end_offset: Offset(5),
