@@ -102,12 +102,14 @@ struct Settings {
     bug: Option<Bug>,
     random_seed: u64,
     options: NodeOptions,
+    traces_messages: bool,
 }
 
 /// Collects what leaves a node, dated by its disk: what waited for a sync leaves after it.
 struct DatedOutbox<'a> {
     disk: SimulatedDisk,
     outputs: &'a mut VecDeque<(u64, Output)>,
+    wants_messages: bool,
 }
 
 impl Outbox for DatedOutbox<'_> {
@@ -119,6 +121,10 @@ impl Outbox for DatedOutbox<'_> {
     fn trace(&mut self, traced: Traced) {
         let time_ns = self.disk.time_ns();
         self.outputs.push_back((time_ns, Output::Trace(traced)));
+    }
+
+    fn wants_messages(&self) -> bool {
+        self.wants_messages
     }
 }
 
@@ -151,6 +157,8 @@ impl SimulatedNode {
                 bug,
                 random_seed: Stream::new(seed, "node").draw(id as u64, 0),
                 options: node_options(seed, position),
+                // Every message twice in the trace is dear, so only some seeds judge messages as well.
+                traces_messages: profile(seed).below(5, 4) == 0,
             },
             busy_until_ns: 0,
             last_round_ns: 0,
@@ -206,6 +214,7 @@ impl SimulatedNode {
         let mut outbox = DatedOutbox {
             disk: self.disk.clone(),
             outputs: &mut self.outputs,
+            wants_messages: self.settings.traces_messages,
         };
         let shown_ns = self.clock.shows_ns(now_ns);
         let wall_clock_ms = EPOCH_MS + (now_ns / 1_000_000) as i64;
@@ -232,6 +241,7 @@ impl SimulatedNode {
         let mut outbox = DatedOutbox {
             disk: self.disk.clone(),
             outputs: &mut self.outputs,
+            wants_messages: self.settings.traces_messages,
         };
         // A node that is started again must not repeat the election timeouts of its previous life.
         let random_seed = self
@@ -308,8 +318,11 @@ fn node_options(seed: u64, position: usize) -> NodeOptions {
             cache_bytes: choose(2, [4 << 10, 256 << 10, 16 << 20]),
             ..StorageOptions::default()
         },
-        // As large as in production: what snapshots leave in traces cannot be judged yet.
-        snapshots: SnapshotOptions::default(),
+        snapshots: SnapshotOptions {
+            bytes_between: choose(3, [32 << 10, 256 << 10, 20 << 20]),
+            retention_bytes: choose(4, [64 << 10, 512 << 10, 100 << 20]),
+            ..SnapshotOptions::default()
+        },
         new_directory_id: Some(DirectoryId(directory_id)),
     }
 }

@@ -41,6 +41,13 @@ pub(super) fn detail(said: &Said) -> TraceDetail {
             epoch_start_offset: epoch_start_offset.map(|offset| offset.0),
             reason: Some((*reason).to_owned()),
         },
+        Said::ReadServed {
+            read_offset,
+            applied,
+        } => TraceDetail::ReadServed {
+            read_offset: read_offset.0,
+            applied: applied.0,
+        },
         // Rare kinds take the way that a process's trace takes, which knows kinds still to come.
         rare => serde_json::to_value(rare)
             .and_then(serde_json::from_value)
@@ -121,6 +128,10 @@ mod tests {
             },
             Said::VotePersisted {
                 candidate: "n1".into(),
+            },
+            Said::ReadServed {
+                read_offset: offset,
+                applied: Offset(8),
             },
             Said::RefusedToStart {
                 reason: "damaged".into(),
