@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod failing_disk;
+pub mod members;
 pub mod raw;
 
 use std::fs::{self, File};

@@ -1,0 +1,13 @@
+//! Owns the tests of node processes whose voters change, and of their snapshots, as people run them.
+//! Never looks inside the processes.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod changing;
+mod formatted;
+mod leaving;
+mod refusals;
+#[path = "../server_support/mod.rs"]
+mod server_support;
+mod snapshots;
+mod starting;
+mod writer;
