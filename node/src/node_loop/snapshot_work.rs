@@ -159,7 +159,11 @@ impl<D: Disk> NodeLoop<D> {
             Err(LoadError::Storage(error)) => return Err(error.into()),
         };
         self.snapshots.give_up(now_ns, &mut self.storage)?;
-        self.storage.reset_to(id)?;
+        if self.has(Bug::SnapshotInstallKeepsLog) && self.storage.log_end() > id.end_offset {
+            self.storage.advance_log_start(id.end_offset)?;
+        } else {
+            self.storage.reset_to(id)?;
+        }
         self.machine = machine;
         self.applied = id.end_offset;
         let latest = self.storage.latest_snapshot();

@@ -52,6 +52,40 @@ fn nobody_knows_the_voters_any_more_if_they_are_not_in_the_snapshot() {
     assert_eq!((right, wrong), (true, false), "whether anyone is elected");
 }
 
+/// A leader that is cut off goes on appending. The others commit less than that, and keep only a
+/// snapshot of it.
+#[test]
+fn what_a_deposed_leader_never_committed_stays_behind_the_snapshot_it_gets() {
+    let (right, wrong) = compare(Bug::SnapshotInstallKeepsLog, |bug| {
+        let (mut cluster, leader) = cluster_with_list(Setup::of(3).keeping_little().with_bug(bug));
+        let others = cluster.others(leader);
+        for &far in &others {
+            cluster.cut(leader, far);
+        }
+        for value in 1_000..1_100 {
+            cluster.ask(leader, append("a", value));
+        }
+        cluster.run_until("another leader", 60_000, |cluster| {
+            cluster.leader().is_some_and(|new| new != leader)
+        });
+        for round in 0..2 {
+            cluster.append_all("a", 200 + 10 * round..203 + 10 * round);
+            cluster.run_for(1_000);
+            for &id in &others {
+                cluster.snapshot(id);
+                cluster.run_for(0);
+            }
+        }
+        cluster.heal();
+        let agrees = catch_unwind(AssertUnwindSafe(|| {
+            cluster.reaches(60_000, |cluster| installed_count(cluster, leader) > 0)
+                && cluster.reaches(60_000, Cluster::is_caught_up)
+        }));
+        agrees.unwrap_or(false)
+    });
+    assert_eq!((right, wrong), (true, false), "whether its log agrees");
+}
+
 /// A leader and one other are cut off from the majority. The other one lost its disk and gets the
 /// leader's snapshot, which says that everything in it is committed.
 #[test]
