@@ -5,93 +5,7 @@ use std::rc::Rc;
 
 use results::trace::{Message, Role, SnapshotName, Started, TraceDetail, TraceEvent};
 
-/// A small deterministic generator (SplitMix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound) as usize
-    }
-}
-
-/// Numbers of voters.
-type Voters = Vec<usize>;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Batch {
-    base: i64,
-    last: i64,
-    epoch: i32,
-    crc: u32,
-    /// Whether its first record names voters.
-    names_voters: bool,
-    /// In force after it.
-    voters: Rc<Voters>,
-}
-
-#[derive(Default)]
-struct Node {
-    /// Everything from offset 0 on, whatever is deleted.
-    log: Vec<Batch>,
-    /// Below this offset the log is deleted.
-    start: i64,
-    durable: usize,
-    snapshots: Vec<SnapshotName>,
-    epoch: i32,
-    high_watermark: Option<i64>,
-    incarnation: u32,
-    seq: u64,
-    /// The vote in `epoch`.
-    vote: Option<usize>,
-    /// Its role, unless it is unattached, and the epoch of that.
-    role: Option<(Role, i32)>,
-    /// How often it lost its disk. After that it is another replica and has no vote any more.
-    wiped: u32,
-}
-
-impl Node {
-    fn end(&self) -> i64 {
-        end_of(&self.log)
-    }
-
-    fn durable_end(&self) -> i64 {
-        end_of(&self.log[..self.durable])
-    }
-
-    fn last_epoch(&self) -> i32 {
-        self.log.last().map_or(0, |batch| batch.epoch)
-    }
-
-    /// Batches below `end`.
-    fn below(&self, end: i64) -> &[Batch] {
-        let count = self.log.partition_point(|batch| batch.base < end);
-        &self.log[..count]
-    }
-
-    fn digest(&self, end: i64) -> String {
-        let crcs = self.below(end).iter().map(|batch| u64::from(batch.crc));
-        let state = crcs.fold(17_u64, |state, crc| state.wrapping_mul(1_000_003) ^ crc);
-        format!("{state:016x}")
-    }
-
-    fn newest_snapshot(&self) -> Option<SnapshotName> {
-        self.snapshots.last().copied()
-    }
-}
-
-fn end_of(log: &[Batch]) -> i64 {
-    log.last().map_or(0, |batch| batch.last + 1)
-}
-
-/// The voters in force after these batches.
-fn voters_after(log: &[Batch]) -> Rc<Voters> {
-    let recorded = log.last().map(|batch| batch.voters.clone());
-    recorded.unwrap_or_else(|| Rc::new(vec![0, 1, 2]))
-}
+use crate::replica::{Batch, Node, Random, Voters, end_of, name, names, voters_after};
 
 /// What a cluster does besides electing, appending, replicating and restarting.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,15 +30,6 @@ struct Cluster {
     time: u64,
     batches: u32,
     correlation: u64,
-}
-
-/// How a node is called.
-pub(crate) fn name(node: usize) -> String {
-    format!("n{}", node + 1)
-}
-
-fn names(nodes: &[usize]) -> Vec<String> {
-    nodes.iter().copied().map(name).collect()
 }
 
 impl Cluster {

@@ -3,12 +3,14 @@
 
 mod cluster;
 mod messages;
+mod replica;
 mod snapshots;
 mod speed;
 mod voters;
 
 use checkers::epoch_history::check;
-use cluster::{Random, Shape, name};
+use cluster::Shape;
+use replica::{Random, name};
 use results::history::Operation;
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 use results::verdict::{CheckerResult, Validity};

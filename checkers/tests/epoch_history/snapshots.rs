@@ -4,7 +4,8 @@
 use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::Validity;
 
-use crate::cluster::{Random, Shape, correct_trace};
+use crate::cluster::{Shape, correct_trace};
+use crate::replica::Random;
 use crate::{judge, last, must_flag_in, renumber};
 
 fn freezes(event: &TraceEvent) -> bool {

@@ -4,7 +4,8 @@
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 use results::verdict::{CheckerResult, Validity};
 
-use crate::cluster::{Shape, name};
+use crate::cluster::Shape;
+use crate::replica::name;
 use crate::{judge, last, must_flag_in};
 
 fn changes_voters(event: &TraceEvent) -> bool {
