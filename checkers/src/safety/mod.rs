@@ -61,7 +61,11 @@ impl Monitor {
     pub fn observe(&mut self, event: &TraceEvent) -> Option<Violation> {
         let position = self.position(&event.node);
         let outcome = match &event.detail {
-            TraceDetail::RefusedToStart { .. } => return None,
+            // What is said about a message carries the epoch at the end of the step that it belongs to.
+            TraceDetail::RefusedToStart { .. }
+            | TraceDetail::RpcSent { .. }
+            | TraceDetail::RpcReceived { .. }
+            | TraceDetail::Unknown => return None,
             TraceDetail::Started(started) => {
                 let Started {
                     role,

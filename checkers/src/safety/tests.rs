@@ -170,3 +170,17 @@ fn a_snapshot_takes_the_place_of_a_log_that_differs() {
     trace.fine("n3", 1, append(9, 1, 20));
     trace.fine("n3", 1, committed(10, 10));
 }
+
+/// A message is reported before the rest of the step that it belongs to, with the epoch at its end.
+#[test]
+fn the_epoch_of_a_message_is_not_held_against_the_node() {
+    let mut trace = settled();
+    let sent: TraceDetail = serde_json::from_str(
+        r#"{"event":"rpc-sent","to":"n1","rpc":"fetch","is_response":true,"message_epoch":1}"#,
+    )
+    .expect("a message of the trace format");
+    assert_ne!(sent, TraceDetail::Unknown);
+    trace.fine("n2", 2, sent);
+    trace.fine("n2", 1, committed(2, 2));
+    assert_eq!(trace.see("n2", 0, started(2)), Some("I5"));
+}
