@@ -173,6 +173,8 @@ impl Members {
             command.args(more).arg("--data").arg(self.data(id));
             match Node::try_start(command, &self.home(id)) {
                 Ok(node) => {
+                    // Another one where it was started on a free port.
+                    self.ports.insert(id, node.port);
                     self.nodes.insert(id, node);
                     return Ok(());
                 }
