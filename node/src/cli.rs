@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::ids::NodeId;
 
@@ -42,12 +42,21 @@ Examples:
     curl -X POST http://127.0.0.1:9001/registers/a/compare-and-set -d '{\"expected\":1,\"new\":2}'
     curl         http://127.0.0.1:9001/quorum
 
-  What the cluster looks like, and what is in a log:
+  A cluster whose voters can change: format its nodes first (see kraft-node format --help).
+    kraft-node start --id 1 --listen 127.0.0.1:9001 --data /tmp/n1
+    kraft-node start --id 2 --listen 127.0.0.1:9002 --data /tmp/n2 \\
+        --bootstrap 1=http://127.0.0.1:9001
+    kraft-node add-controller --bootstrap-server 127.0.0.1:9001 \\
+        --data /tmp/n2 --endpoint 127.0.0.1:9002
+
+  What the cluster looks like, and what is in a log and in a snapshot:
     kraft-node describe --status --bootstrap-server 127.0.0.1:9001
     kraft-node dump-log --records --data /tmp/n1
+    kraft-node dump-snapshot --data /tmp/n1
 
-Exit codes: 0 stopped in an orderly way, 1 the node could not go on or dump-log found damage,
-254 bad arguments, 255 the node could not start, or there is nothing to describe or to dump.";
+Exit codes: 0 stopped in an orderly way, 1 the node could not go on, a dump found damage or a change
+of the voters was not made, 254 bad arguments, 255 the node could not start, or there is nothing to
+ask, to describe or to dump.";
 
 /// A small KRaft node with an HTTP front.
 #[derive(Debug, Parser)]
@@ -119,6 +128,11 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
     })
 }
 
+/// The command line of `kraft-node`, for those who check what is written about it.
+pub fn definition() -> clap::Command {
+    Arguments::command()
+}
+
 /// Runs the command line of `kraft-node`. The first argument is the name of the program, as in
 /// [`std::env::args_os`]. Does not return before the node has stopped; a node that cannot go on
 /// ends the process.
@@ -181,7 +195,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        use clap::CommandFactory;
         Arguments::command().debug_assert();
     }
 

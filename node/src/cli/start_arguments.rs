@@ -37,7 +37,8 @@ pub(super) struct StartArguments {
     /// on.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
     pub(super) advertise: Option<String>,
-    /// Ask to become a voter once this node has caught up.
+    /// Ask to become a voter once this node has caught up, and again whenever it is removed: stop it
+    /// before removing it.
     #[arg(long, requires = "bootstrap")]
     pub(super) auto_join: bool,
     /// Directory for everything that must survive a restart; created if needed.

@@ -5,10 +5,9 @@ use serde_json::json;
 
 use crate::server_support::members::{Members, ids, tool};
 
-/// Nobody is told of the others but by the voters that all were formatted with.
-#[tokio::test]
-async fn three_nodes_formatted_with_the_same_voters_start_together() {
-    let mut members = Members::new(&[1, 2, 3, 4]);
+/// Nodes 1 to 3 as the voters of a new cluster.
+fn three_voters(ids: &[i32]) -> Members {
+    let mut members = Members::new(ids);
     let controllers: Vec<_> = (1..=3)
         .map(|id| {
             let directory_id = tool(&["random-id"]).succeeded();
@@ -21,6 +20,13 @@ async fn three_nodes_formatted_with_the_same_voters_start_together() {
         assert!(list.contains(&members.directory_id(id)), "{list}");
         members.start(id, &[], &[]);
     }
+    members
+}
+
+/// Nobody is told of the others but by the voters that all were formatted with.
+#[tokio::test]
+async fn three_nodes_formatted_with_the_same_voters_start_together() {
+    let mut members = three_voters(&[1, 2, 3, 4]);
     members.write("a", json!(1)).await;
     for id in 1..=3 {
         members
@@ -67,4 +73,29 @@ async fn a_voter_that_joined_comes_back_by_what_is_in_its_log() {
     members.write("a", json!(2)).await;
     members.applied(1, "a", json!(2)).await;
     members.applied(2, "a", json!(2)).await;
+}
+
+/// The leader has it in the log, so that the others find it there, whoever leads (KIP-853).
+#[tokio::test]
+async fn a_voter_that_moved_is_found_where_it_is_now() {
+    let mut members = three_voters(&[1, 2, 3]);
+    let leader = members.leader().await;
+    let moved = (1..=3).find(|id| *id != leader).unwrap();
+    members.kill(moved);
+    members.start(moved, &[], &["--listen=127.0.0.1:0"]);
+    let url = members.url(moved, "");
+    for id in (1..=3).filter(|id| *id != moved) {
+        members
+            .quorum_where(id, "the new address of a voter", |quorum| {
+                let at = usize::try_from(moved).unwrap() - 1;
+                quorum["voters"][at]["endpoint"] == json!(url)
+            })
+            .await;
+    }
+    // Only two are left, so each has to reach the other.
+    members.kill(leader);
+    members.write("a", json!(1)).await;
+    for id in (1..=3).filter(|id| *id != leader) {
+        members.applied(id, "a", json!(1)).await;
+    }
 }

@@ -7,10 +7,12 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Node, ask, client, eventually, start_command};
+use super::{Node, PATIENCE, ask, client, eventually, start_command};
 
 /// Patient enough for a busy machine, quick enough for a test.
 pub const TIMERS: [&str; 5] = [
@@ -159,17 +161,30 @@ impl Members {
         bootstrap: &[i32],
         more: &[&str],
     ) -> Result<(), (i32, String)> {
-        let mut command = start_command();
-        command.args(TIMERS).arg(format!("--id={id}"));
-        command.arg(format!("--listen={}", self.address(id)));
-        for peer in bootstrap {
-            command.arg(format!("--bootstrap={peer}={}", self.url(*peer, "")));
-        }
-        command.args(more).arg("--data").arg(self.data(id));
         drop(self.kept.remove(&id));
-        let node = Node::try_start(command, &self.home(id))?;
-        self.nodes.insert(id, node);
-        Ok(())
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut command = start_command();
+            command.args(TIMERS).arg(format!("--id={id}"));
+            command.arg(format!("--listen={}", self.address(id)));
+            for peer in bootstrap {
+                command.arg(format!("--bootstrap={peer}={}", self.url(*peer, "")));
+            }
+            command.args(more).arg("--data").arg(self.data(id));
+            match Node::try_start(command, &self.home(id)) {
+                Ok(node) => {
+                    // Another one where it was started on a free port.
+                    self.ports.insert(id, node.port);
+                    self.nodes.insert(id, node);
+                    return Ok(());
+                }
+                // A process that another test is just starting still has what kept the port.
+                Err((_, said)) if said.contains("cannot listen") && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
     }
 
     pub fn start(&mut self, id: i32, bootstrap: &[i32], more: &[&str]) {
