@@ -1,6 +1,7 @@
 //! Owns clusters of three on this machine: how each system is started, and who leads.
 //! Never configures anything but addresses and directories; everything else is the default.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -146,8 +147,12 @@ fn start_kraft(program: &Path, directory: &Path, traced: bool) -> anyhow::Result
     let addresses = free_addresses(3)?;
     (0..3)
         .map(|at| {
-            let trace = traced.then(|| directory.join(format!("n{}-trace.jsonl", at + 1)));
-            start_kraft_member(program, directory, &addresses, at, trace.as_deref())
+            let mut options = Vec::new();
+            if traced {
+                let trace = directory.join(format!("n{}-trace.jsonl", at + 1));
+                options.extend(["--trace".into(), trace.into_os_string()]);
+            }
+            start_kraft_member(program, directory, &addresses, at, &options)
         })
         .collect()
 }
@@ -158,7 +163,7 @@ pub(crate) fn start_kraft_member(
     directory: &Path,
     addresses: &[SocketAddr],
     at: usize,
-    trace: Option<&Path>,
+    options: &[OsString],
 ) -> anyhow::Result<Member> {
     let id = at + 1;
     let mut command = Command::new(program);
@@ -174,9 +179,7 @@ pub(crate) fn start_kraft_member(
         command.arg("--peer");
         command.arg(format!("{}=http://{address}", other + 1));
     }
-    if let Some(trace) = trace {
-        command.arg("--trace").arg(trace);
-    }
+    command.args(options);
     Ok(Member {
         address: addresses[at],
         process: Process::start(command, &directory.join(format!("n{id}.log")))?,

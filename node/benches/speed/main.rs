@@ -93,6 +93,9 @@ struct SizeArguments {
     /// How many records one batch has.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     batch: u64,
+    /// Let nodes take snapshots, which replace most of the log. Without, all of it is used.
+    #[arg(long)]
+    snapshots: bool,
 }
 
 fn main() -> ExitCode {

@@ -1,6 +1,7 @@
 //! Owns the measurements of one cluster alone: restart, catching up, memory.
 //! Never compares; what is measured here has a limit of its own.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::processes::{free_addresses, until};
 use crate::protocol::{Protocol, request};
 
 const POLL: Duration = Duration::from_millis(5);
+/// More than any log has.
+const NEVER_BYTES: &str = "1000000000000000";
 const KIB_PER_MIB: f64 = 1024.0;
 
 impl SizeArguments {
@@ -27,6 +30,14 @@ impl SizeArguments {
             log_bytes: self.bytes,
             records_per_batch: self.batch,
         }
+    }
+
+    /// Options that keep nodes from taking snapshots, unless they shall.
+    fn options(&self) -> Vec<OsString> {
+        if self.snapshots {
+            return Vec::new();
+        }
+        vec!["--snapshot-bytes".into(), NEVER_BYTES.into()]
     }
 }
 
@@ -49,7 +60,7 @@ pub(crate) async fn recover(
     for _ in 0..3 {
         let addresses = free_addresses(1)?;
         let begun = Instant::now();
-        let mut member = start_kraft_member(program, directory, &addresses, 0, None)?;
+        let mut member = start_kraft_member(program, directory, &addresses, 0, &size.options())?;
         connect(&mut member).await?;
         let listens = begun.elapsed();
         read(&mut member).await?;
@@ -113,7 +124,7 @@ pub(crate) async fn catch_up(
     }
     let addresses = free_addresses(3)?;
     let members = (0..2)
-        .map(|at| start_kraft_member(program, directory, &addresses, at, None))
+        .map(|at| start_kraft_member(program, directory, &addresses, at, &size.options()))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let mut cluster = Cluster {
         system: System::KraftNode,
@@ -130,7 +141,7 @@ pub(crate) async fn catch_up(
     for _ in 0..3 {
         let end = state(addresses[leader]).await?.0;
         let begun = Instant::now();
-        let mut late = start_kraft_member(program, directory, &addresses, 2, None)?;
+        let mut late = start_kraft_member(program, directory, &addresses, 2, &size.options())?;
         let mut connection = connect(&mut late).await?;
         until("all records", POLL, async || {
             let log_end = quorum(&mut connection).await?["log_end"].as_i64();
