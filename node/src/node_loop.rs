@@ -277,7 +277,7 @@ impl<D: Disk> NodeLoop<D> {
         if self.snapshots.is_writing() {
             return 0;
         }
-        let snapshot_ns = self.snapshots.next_deadline_ns();
+        let snapshot_ns = self.snapshots.next_deadline_ns(self.newest_snapshot());
         self.replica.next_deadline_ns().min(snapshot_ns)
     }
 
@@ -484,6 +484,7 @@ impl<D: Disk> NodeLoop<D> {
                 } => {
                     let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
                     let (id, position_bytes) = (response.snapshot_id, response.position_bytes);
+                    self.snapshots.note_served(now_ns, id);
                     response.bytes =
                         self.storage
                             .read_snapshot_bytes(id, position_bytes, max_bytes)?;
