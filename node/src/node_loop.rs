@@ -135,7 +135,16 @@ impl<D: Disk> NodeLoop<D> {
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
-        self.settle(now_ns, timestamp_ms, outbox)
+        self.settle(now_ns, timestamp_ms, outbox)?;
+        drop(self.take_discarded());
+        Ok(())
+    }
+
+    /// States that were replaced, or are written down. Dropping a large one takes long, about 0.1 s for
+    /// a million objects, so whoever has another thread drops it there; after [`Self::process`] there
+    /// are none.
+    pub fn take_discarded(&mut self) -> Vec<Machine> {
+        self.snapshots.take_discarded()
     }
 
     /// The first part of [`NodeLoop::process`], for those who let what has left already be on its

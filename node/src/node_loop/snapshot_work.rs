@@ -169,7 +169,8 @@ impl<D: Disk> NodeLoop<D> {
         } else {
             self.storage.reset_to(id)?;
         }
-        self.machine = machine;
+        let outdated = std::mem::replace(&mut self.machine, machine);
+        self.snapshots.discard(outdated);
         self.applied = id.end_offset;
         let latest = self.storage.latest_snapshot();
         let voters = latest.and_then(|file| file.header.voters.clone());

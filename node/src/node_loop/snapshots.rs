@@ -64,6 +64,8 @@ pub(super) struct Snapshots {
     /// Timestamp of the last batch applied.
     last_timestamp_ms: i64,
     asked_for: bool,
+    /// States that nobody needs any more.
+    discarded: Vec<Machine>,
     /// When followers last took a piece of a snapshot.
     served_at_ns: BTreeMap<SnapshotId, u64>,
 }
@@ -77,6 +79,7 @@ impl Snapshots {
             last_taken_ns: now_ns,
             last_timestamp_ms: 0,
             asked_for: false,
+            discarded: Vec::new(),
             served_at_ns: BTreeMap::new(),
         }
     }
@@ -182,6 +185,7 @@ impl Snapshots {
             return Ok(None);
         }
         let (id, digest) = (job.writer.id(), job.frozen.digest());
+        self.discard(job.frozen.into_machine());
         storage.freeze_snapshot(job.writer)?;
         let snapshot = storage
             .sendable_snapshots()
@@ -199,9 +203,21 @@ impl Snapshots {
         self.postpone(now_ns);
         self.served_at_ns.clear();
         match self.job.take() {
-            Some(job) => storage.abandon_snapshot(job.writer),
+            Some(job) => {
+                self.discard(job.frozen.into_machine());
+                storage.abandon_snapshot(job.writer)
+            }
             None => Ok(()),
         }
+    }
+
+    /// Keeps a state that is over until somebody has the time to drop it.
+    pub(super) fn discard(&mut self, state: Machine) {
+        self.discarded.push(state);
+    }
+
+    pub(super) fn take_discarded(&mut self) -> Vec<Machine> {
+        std::mem::take(&mut self.discarded)
     }
 
     /// How large log and snapshots may be together.
