@@ -135,7 +135,16 @@ impl<D: Disk> NodeLoop<D> {
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
-        self.settle(now_ns, timestamp_ms, outbox)
+        self.settle(now_ns, timestamp_ms, outbox)?;
+        drop(self.take_discarded());
+        Ok(())
+    }
+
+    /// States that were replaced, or are written down. Dropping a large one takes long, about 0.1 s for
+    /// a million objects, so whoever has another thread drops it there; after [`Self::process`] there
+    /// are none.
+    pub fn take_discarded(&mut self) -> Vec<Machine> {
+        self.snapshots.take_discarded()
     }
 
     /// The first part of [`NodeLoop::process`], for those who let what has left already be on its
@@ -277,7 +286,7 @@ impl<D: Disk> NodeLoop<D> {
         if self.snapshots.is_writing() {
             return 0;
         }
-        let snapshot_ns = self.snapshots.next_deadline_ns();
+        let snapshot_ns = self.snapshots.next_deadline_ns(self.newest_snapshot());
         self.replica.next_deadline_ns().min(snapshot_ns)
     }
 
@@ -484,6 +493,7 @@ impl<D: Disk> NodeLoop<D> {
                 } => {
                     let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
                     let (id, position_bytes) = (response.snapshot_id, response.position_bytes);
+                    self.snapshots.note_served(now_ns, id);
                     response.bytes =
                         self.storage
                             .read_snapshot_bytes(id, position_bytes, max_bytes)?;

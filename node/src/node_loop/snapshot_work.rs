@@ -38,7 +38,8 @@ impl<D: Disk> NodeLoop<D> {
         timestamp_ms: i64,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
-        if self.snapshots.is_due(now_ns) {
+        self.snapshots.forget_served(now_ns);
+        if self.snapshots.is_due(now_ns, self.newest_snapshot()) {
             let (end_offset, state) = self.state_to_keep()?;
             match self.replica.plan_snapshot(end_offset) {
                 Some(plan) => self
@@ -56,6 +57,10 @@ impl<D: Disk> NodeLoop<D> {
             self.step(now_ns, Input::LogStartAdvanced { log_start }, outbox)?;
         }
         self.sync(now_ns, outbox)
+    }
+
+    pub(super) fn newest_snapshot(&self) -> Option<SnapshotId> {
+        self.storage.latest_snapshot().map(|file| file.id)
     }
 
     /// What a snapshot would hold that begins now, and where it would end.
@@ -164,7 +169,8 @@ impl<D: Disk> NodeLoop<D> {
         } else {
             self.storage.reset_to(id)?;
         }
-        self.machine = machine;
+        let outdated = std::mem::replace(&mut self.machine, machine);
+        self.snapshots.discard(outdated);
         self.applied = id.end_offset;
         let latest = self.storage.latest_snapshot();
         let voters = latest.and_then(|file| file.header.voters.clone());

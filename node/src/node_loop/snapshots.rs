@@ -1,6 +1,8 @@
 //! Owns when this node's own snapshots are taken, how they are written piece by piece, what is kept.
 //! Never decides whether a snapshot may be taken at some offset; the core does.
 
+use std::collections::BTreeMap;
+
 use crate::ids::{Offset, SnapshotId};
 use crate::machine::{FrozenMachine, Machine, MachineLoader};
 use crate::raft::{Input, SnapshotPlan};
@@ -11,6 +13,10 @@ use super::boundary::LoadError;
 
 /// How many bytes of a snapshot are written at a time. Between pieces the node does its other work.
 const PIECE_BYTES: usize = 1024 * 1024;
+
+/// How long a snapshot stays after a follower took a piece of it. Longer than a follower goes without
+/// a piece before it begins anew, and than it takes to install what it has.
+const SERVED_FOR_NS: u64 = 10_000_000_000;
 
 /// When snapshots are taken, and how much of the past is kept (KIP-630).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +64,10 @@ pub(super) struct Snapshots {
     /// Timestamp of the last batch applied.
     last_timestamp_ms: i64,
     asked_for: bool,
+    /// States that nobody needs any more.
+    discarded: Vec<Machine>,
+    /// When followers last took a piece of a snapshot.
+    served_at_ns: BTreeMap<SnapshotId, u64>,
 }
 
 impl Snapshots {
@@ -69,6 +79,8 @@ impl Snapshots {
             last_taken_ns: now_ns,
             last_timestamp_ms: 0,
             asked_for: false,
+            discarded: Vec::new(),
+            served_at_ns: BTreeMap::new(),
         }
     }
 
@@ -88,20 +100,47 @@ impl Snapshots {
         self.job.is_some()
     }
 
+    /// A follower takes a piece of `id`.
+    pub(super) fn note_served(&mut self, now_ns: u64, id: SnapshotId) {
+        self.served_at_ns.insert(id, now_ns);
+    }
+
+    /// Forgets the downloads that are over, or that a jump of the clock put into the future.
+    pub(super) fn forget_served(&mut self, now_ns: u64) {
+        let is_recent = |at_ns: u64| {
+            let age_ns = now_ns.checked_sub(at_ns);
+            age_ns.is_some_and(|age_ns| age_ns < SERVED_FOR_NS)
+        };
+        self.served_at_ns.retain(|_, at_ns| is_recent(*at_ns));
+    }
+
+    /// Until when no snapshot begins by itself: followers are fetching one that is not the newest.
+    /// That one and all that follow have to stay, so each further one would only fill the disk. Whoever
+    /// begins to fetch takes the newest, so this ends with a download.
+    fn paused_until_ns(&self, newest: Option<SnapshotId>) -> u64 {
+        let older = self
+            .served_at_ns
+            .iter()
+            .filter(|(id, _)| newest.is_some_and(|newest| **id < newest));
+        let latest_ns = older.map(|(_, &at_ns)| at_ns).max();
+        latest_ns.map_or(0, |at_ns| at_ns.saturating_add(SERVED_FOR_NS))
+    }
+
     /// When a snapshot is due even if nothing happens; `u64::MAX` for never.
-    pub(super) fn next_deadline_ns(&self) -> u64 {
+    pub(super) fn next_deadline_ns(&self, newest: Option<SnapshotId>) -> u64 {
         if self.bytes_since == 0 {
             return u64::MAX;
         }
-        self.last_taken_ns.saturating_add(self.options.interval_ns)
+        let interval_ends_ns = self.last_taken_ns.saturating_add(self.options.interval_ns);
+        interval_ends_ns.max(self.paused_until_ns(newest))
     }
 
-    /// Whether a new one should begin.
-    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+    /// Whether a new one should begin. `newest` is the newest there is.
+    pub(super) fn is_due(&self, now_ns: u64, newest: Option<SnapshotId>) -> bool {
+        let is_large = self.bytes_since >= self.options.bytes_between
+            && self.paused_until_ns(newest) <= now_ns;
         self.job.is_none()
-            && (self.asked_for
-                || self.bytes_since >= self.options.bytes_between
-                || self.next_deadline_ns() <= now_ns)
+            && (self.asked_for || is_large || self.next_deadline_ns(newest) <= now_ns)
     }
 
     /// Nothing can be taken at the moment; asks again once more was applied.
@@ -146,6 +185,7 @@ impl Snapshots {
             return Ok(None);
         }
         let (id, digest) = (job.writer.id(), job.frozen.digest());
+        self.discard(job.frozen.into_machine());
         storage.freeze_snapshot(job.writer)?;
         let snapshot = storage
             .sendable_snapshots()
@@ -161,10 +201,23 @@ impl Snapshots {
         storage: &mut Storage<D>,
     ) -> Result<(), StorageError> {
         self.postpone(now_ns);
+        self.served_at_ns.clear();
         match self.job.take() {
-            Some(job) => storage.abandon_snapshot(job.writer),
+            Some(job) => {
+                self.discard(job.frozen.into_machine());
+                storage.abandon_snapshot(job.writer)
+            }
             None => Ok(()),
         }
+    }
+
+    /// Keeps a state that is over until somebody has the time to drop it.
+    pub(super) fn discard(&mut self, state: Machine) {
+        self.discarded.push(state);
+    }
+
+    pub(super) fn take_discarded(&mut self) -> Vec<Machine> {
+        std::mem::take(&mut self.discarded)
     }
 
     /// How large log and snapshots may be together.
@@ -173,8 +226,9 @@ impl Snapshots {
     }
 
     /// Where the log should start instead: at the oldest of its snapshots with which the limits are
-    /// kept, or else at the newest. Never after that one (KAFKA-14238), and never at an only one, as
-    /// followers that are a little behind would need it at once. `None` if all may stay.
+    /// kept, or else at the newest. Never after that one (KAFKA-14238), never after one that a follower
+    /// is fetching, or a slow one might never get any, and never at an only one, as followers that are
+    /// a little behind would need it at once. `None` if all may stay.
     pub(super) fn retained_start<D: Disk>(
         &self,
         storage: &Storage<D>,
@@ -198,7 +252,10 @@ impl Snapshots {
         }
         let end_of = |at: usize| snapshots[at].id.end_offset;
         let oldest = (1..newest).find(|&oldest| is_within_limits(oldest, end_of(oldest)));
-        Some(end_of(oldest.unwrap_or(newest)))
+        let wanted = end_of(oldest.unwrap_or(newest));
+        let fetched = self.served_at_ns.keys().next().map(|id| id.end_offset);
+        let start = fetched.map_or(wanted, |fetched| wanted.min(fetched));
+        Some(start).filter(|start| *start > storage.log_start())
     }
 }
 
@@ -239,4 +296,53 @@ pub(super) fn load_what_is_there<D: Disk>(
         }
     }
     Ok(loader.finish_early())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Epoch;
+
+    fn id(end_offset: i64) -> SnapshotId {
+        SnapshotId {
+            end_offset: Offset(end_offset),
+            epoch: Epoch(1),
+        }
+    }
+
+    /// Otherwise snapshots would pile up for as long as a slow follower fetches.
+    #[test]
+    fn no_further_snapshot_begins_while_one_that_is_not_the_newest_is_fetched() {
+        let options = SnapshotOptions {
+            bytes_between: 10,
+            interval_ns: 20,
+            ..SnapshotOptions::default()
+        };
+        let mut snapshots = Snapshots::new(options, 0);
+        snapshots.note_applied(10, 1);
+        snapshots.note_served(100, id(5));
+        assert!(snapshots.is_due(100, Some(id(5))), "it is the newest");
+        let newest = Some(id(9));
+        let ends_ns = 100 + SERVED_FOR_NS;
+        assert!(!snapshots.is_due(100, newest) && !snapshots.is_due(ends_ns - 1, newest));
+        assert_eq!(snapshots.next_deadline_ns(newest), ends_ns);
+        assert!(snapshots.is_due(ends_ns, newest));
+        snapshots.ask();
+        assert!(snapshots.is_due(100, newest), "somebody wants it");
+    }
+
+    #[test]
+    fn a_download_is_forgotten_once_it_is_over_or_the_clock_jumps_back() {
+        for (now_ns, count) in [
+            (100, 1),
+            (99 + SERVED_FOR_NS, 1),
+            (100 + SERVED_FOR_NS, 0),
+            (99, 0),
+        ] {
+            let mut snapshots = Snapshots::new(SnapshotOptions::default(), 0);
+            snapshots.note_served(100, id(5));
+            snapshots.forget_served(now_ns);
+            assert_eq!(snapshots.served_at_ns.len(), count, "at {now_ns}");
+        }
+    }
 }

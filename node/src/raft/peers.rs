@@ -62,8 +62,9 @@ impl Peers {
         self.connections.clear();
     }
 
-    /// Lets time pass: overdue requests have failed, finished back-off ends.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
+    /// Lets time pass: overdue requests have failed, finished back-off ends. Returns what failed.
+    pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<Correlation> {
+        let mut failed = Vec::new();
         for connection in self.connections.values_mut() {
             if connection
                 .backoff_until_ns
@@ -71,17 +72,18 @@ impl Peers {
             {
                 connection.backoff_until_ns = None;
             }
-            if connection
+            let overdue = connection
                 .in_flight
-                .is_some_and(|request| is_due(request.deadline_ns, now_ns))
-            {
-                connection.in_flight = None;
+                .take_if(|request| is_due(request.deadline_ns, now_ns));
+            if let Some(request) = overdue {
+                failed.push(request.correlation);
                 connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
             }
         }
         self.connections.retain(|_, connection| {
             connection.in_flight.is_some() || connection.backoff_until_ns.is_some()
         });
+        failed
     }
 
     /// Whether a request may be sent to `peer` now.
@@ -173,9 +175,9 @@ mod tests {
     fn an_overdue_request_fails_and_its_peer_is_left_alone_for_a_while() {
         let mut peers = peers();
         let late = peers.note_sent(0, PEER, Asked::Fetch);
-        peers.expire(99);
+        assert_eq!(peers.expire(99), []);
         assert_eq!(peers.next_deadline_ns(), 100);
-        peers.expire(100);
+        assert_eq!(peers.expire(100), [late]);
         assert_eq!(peers.take_asked(PEER, late), None);
         assert!(!peers.is_ready(PEER));
         assert_eq!(peers.next_deadline_ns(), 110);

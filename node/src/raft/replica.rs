@@ -155,7 +155,9 @@ impl Replica {
             "the outcome of an installation comes when one was asked for, and before all else"
         );
         self.now_ns = now_ns;
-        self.peers.expire(now_ns);
+        for correlation in self.peers.expire(now_ns) {
+            self.on_unanswered_probe(correlation);
+        }
         match input {
             Input::Tick => {}
             Input::PeerRequest { ticket, request } => self.on_request(ticket, request),

@@ -450,6 +450,11 @@ impl Driver {
         }
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
         self.outbox.finish()?;
+        let discarded = node.take_discarded();
+        if !discarded.is_empty() {
+            // Nobody waits for it: it only must not keep this thread busy.
+            drop(tokio::task::spawn_blocking(move || drop(discarded)));
+        }
         Ok(node)
     }
 

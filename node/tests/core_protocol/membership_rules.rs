@@ -226,6 +226,22 @@ fn a_voter_that_does_not_answer_is_not_added() {
     assert_eq!(leader.voter_ids(), [1, 2, 3]);
 }
 
+/// However long its client is ready to wait, it must not keep others from changing the voters.
+#[test]
+fn a_voter_that_keeps_silent_blocks_no_further_change() {
+    let mut leader = Changing::leading(&[1, 2, 3], None);
+    leader.acknowledge(4);
+    let mut patient = add_request(4);
+    patient.timeout_ms = u64::MAX;
+    let (ticket, effects) = leader.ask(Request::AddRaftVoter(patient));
+    assert!(probe(&effects).is_some());
+    let effects = leader.solo.tick_after(TIMERS.request_timeout_ns);
+    assert_eq!(outcome(&effects, ticket), Some(ErrorCode::RequestTimedOut));
+    leader.solo.tick_after(TIMERS.retry_backoff_ns);
+    let (_, effects) = leader.add(4);
+    assert!(probe(&effects).is_some(), "it may be asked again");
+}
+
 #[test]
 fn a_voter_must_be_who_it_is_said_to_be_and_support_what_is_in_force() {
     let other_disk = Voter {

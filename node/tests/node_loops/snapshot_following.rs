@@ -111,6 +111,37 @@ fn a_new_leader_serves_the_snapshot_that_the_old_one_began_to_send() {
     assert_all_hold(&mut cluster, 0..15);
 }
 
+/// However fast snapshots follow each other, a slow follower gets the one that it began to fetch.
+#[test]
+fn a_snapshot_that_is_being_fetched_outlives_newer_ones() {
+    let (mut cluster, leader) = cluster_with_list(Setup::of(3).keeping_little());
+    cluster.fill(6_000_000);
+    cluster.await_caught_up();
+    cluster.snapshot(leader);
+    let fetched = cluster.snapshots(leader);
+    cluster.append_all("a", 10..15);
+    let follower = cluster.others(leader)[0];
+    cluster.wipe(follower);
+    cluster.start(follower).unwrap();
+    cluster.run_until("a part of a snapshot", 10_000, |cluster| {
+        cluster.is_on(follower) && cluster.has_unfinished(follower, FETCHED)
+    });
+    while cluster.snapshots(leader) == fetched {
+        cluster.ask_for_snapshot(leader);
+    }
+    assert_eq!(cluster.snapshots(leader)[0], fetched[0], "it stays");
+    assert_eq!(installed_count(&cluster, follower), 0);
+    assert_all_hold(&mut cluster, 0..15);
+    assert_eq!(installed_count(&cluster, follower), 1);
+    assert_eq!(cluster.log_start(follower), fetched[0].end_offset);
+
+    cluster.run_for(10_000);
+    cluster.append_all("a", 15..20);
+    cluster.snapshot(leader);
+    assert_eq!(cluster.snapshots(leader).len(), 1, "nobody needs it now");
+    assert_all_hold(&mut cluster, 0..20);
+}
+
 #[test]
 fn a_download_that_a_power_cut_ended_begins_anew() {
     let (mut cluster, leader) = cluster_with_list(Setup::of(3));

@@ -116,6 +116,30 @@ fn who_comes_before_the_sync_shares_it_and_nobody_is_answered_earlier() {
     assert_eq!(value(bench.ask_one(read("a"))), json!(2));
 }
 
+/// To drop a large state takes long, so whoever drives the loop step by step says where that happens.
+#[test]
+fn a_state_that_was_written_down_is_handed_over_to_be_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    bench.ask_one(write("a", 1));
+    let (digest, now_ns) = (bench.node.state().digest, bench.now_ns);
+    let mut discarded = Vec::new();
+    for arrivals in [vec![Arrival::TakeSnapshot], Vec::new(), Vec::new()] {
+        let Bench { node, outbox, .. } = &mut bench;
+        node.take_in(now_ns, 0, arrivals, outbox).unwrap();
+        node.settle(now_ns, 0, outbox).unwrap();
+        discarded.extend(node.take_discarded());
+    }
+    let digests: Vec<_> = discarded.iter().map(|state| state.digest()).collect();
+    assert_eq!(digests, [digest]);
+
+    bench.ask_one(write("a", 2));
+    bench.process(vec![Arrival::TakeSnapshot]);
+    bench.process(Vec::new());
+    bench.process(Vec::new());
+    assert_eq!(bench.node.take_discarded().len(), 0, "dropped at once");
+}
+
 #[test]
 fn many_large_commands_become_several_batches() {
     let directory = tempfile::tempdir().unwrap();

@@ -79,6 +79,11 @@ impl FrozenMachine {
         }
     }
 
+    /// The state, once there is nothing left to write down.
+    pub(crate) fn into_machine(self) -> Machine {
+        self.machine
+    }
+
     /// The digest that the machine had when it was frozen.
     pub fn digest(&self) -> u64 {
         self.machine.digest()

@@ -291,8 +291,9 @@ impl Replica {
         };
         let progress = leader.replicas.entry(key).or_default();
         progress.note_fetch(now_ns, request.fetch_offset, log_end);
-        leader.reads.note_echo(key, request.read_round);
         if self.voter_history.latest().contains(&key) {
+            // Nobody else is remembered: whoever comes under ever new ids would fill the memory.
+            leader.reads.note_echo(key, request.read_round);
             self.count_for_check_quorum(&key);
             self.advance_high_watermark();
             self.serve_confirmed_reads();
