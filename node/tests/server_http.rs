@@ -195,6 +195,14 @@ async fn metrics_follow_what_the_node_does() {
         value(&after, "commit_latency_max"),
     );
     assert!(average > 0.0 && longest >= average, "{average} {longest}");
+    let idle = value(&after, "poll_idle_ratio_avg");
+    assert!(idle > 0.0 && idle <= 1.0, "{idle}");
+    let lag = after
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .find_map(|line| line.split_once("last_applied_record_lag_ms "))
+        .map(|(_, lag)| lag.parse::<i64>().unwrap());
+    assert!(lag.is_some_and(|lag| (0..60_000).contains(&lag)), "{after}");
 }
 
 #[tokio::test]

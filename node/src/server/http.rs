@@ -313,9 +313,10 @@ async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
                 state,
                 disk,
                 counted,
+                last_applied,
                 ..
             } = snapshot;
-            let text = metrics::render(&quorum, state, disk, &counted);
+            let text = metrics::render(&quorum, state, disk, last_applied, &counted);
             ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
         })
         .await
