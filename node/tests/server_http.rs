@@ -152,6 +152,10 @@ async fn people_can_look_at_the_quorum() {
         ask(client.get(node.url("/health"))).await.unwrap(),
         (200, json!({"status": "up"}))
     );
+    assert_eq!(
+        ask(client.get(node.url("/health/ready"))).await.unwrap(),
+        (200, json!({"status": "ready"}))
+    );
 }
 
 #[tokio::test]
