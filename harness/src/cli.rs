@@ -51,7 +51,10 @@ enum Command {
     /// List stored runs
     List(StoreArgs),
     /// The seeded bugs that prove that the checkers notice
-    Bugs,
+    Bugs {
+        #[command(subcommand)]
+        command: Option<BugsCommand>,
+    },
     /// Be a node: what `kraft-node` does, inside this executable
     #[command(hide = true, disable_help_flag = true)]
     Node {
@@ -59,6 +62,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum BugsCommand {
+    /// List id, name, what is broken and what must catch it; so does `harness bugs` alone
+    List,
 }
 
 /// Most nodes of a cluster.
@@ -288,7 +297,9 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Analyze(args) => commands::analyze::analyze(&args),
         Command::Serve(args) => commands::serve::serve(&args),
         Command::List(args) => commands::list::list(&args),
-        Command::Bugs => commands::bugs::bugs(),
+        Command::Bugs {
+            command: None | Some(BugsCommand::List),
+        } => commands::bugs::bugs(),
         Command::Node { .. } => Err(Failure::arguments("`node` must be the first argument")),
     }
 }

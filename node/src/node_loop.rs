@@ -304,6 +304,12 @@ impl<D: Disk> NodeLoop<D> {
         }
     }
 
+    /// The wall-clock time that the newest record applied since the start bears, in milliseconds since
+    /// 1970. Only what clients asked for bears one.
+    pub fn last_applied_timestamp_ms(&self) -> Option<i64> {
+        self.snapshots.last_timestamp_ms()
+    }
+
     /// After [`Arrival::Shutdown`]: whether the process may end, because every voter knows of the
     /// resignation or there was nothing to resign.
     pub fn is_ready_to_stop(&self) -> bool {

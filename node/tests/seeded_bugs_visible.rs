@@ -71,7 +71,7 @@ async fn whoever_looks_sees_a_bug_that_is_on() {
         };
         let node = single(directory.path(), given).await;
         let ask = async |path: &str| ask(client().get(node.url(path))).await.unwrap().1;
-        for path in ["/health", "/quorum"] {
+        for path in ["/health", "/health/ready", "/quorum"] {
             let shown = ask(path).await.get("seeded_bug").cloned();
             assert_eq!(shown, bug.map(|bug| json!(bug)), "{path}");
         }

@@ -85,7 +85,14 @@ impl Imagination {
             6 => format!("/counters/{key}"),
             7..9 => "/transactions".into(),
             9 => self
-                .one(&["/quorum", "/state", "/metrics", "/health", "/openapi.json"])
+                .one(&[
+                    "/quorum",
+                    "/state",
+                    "/metrics",
+                    "/health",
+                    "/health/ready",
+                    "/openapi.json",
+                ])
                 .to_owned(),
             10 => self
                 .one(&[

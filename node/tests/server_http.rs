@@ -152,6 +152,10 @@ async fn people_can_look_at_the_quorum() {
         ask(client.get(node.url("/health"))).await.unwrap(),
         (200, json!({"status": "up"}))
     );
+    assert_eq!(
+        ask(client.get(node.url("/health/ready"))).await.unwrap(),
+        (200, json!({"status": "ready"}))
+    );
 }
 
 #[tokio::test]
@@ -195,6 +199,14 @@ async fn metrics_follow_what_the_node_does() {
         value(&after, "commit_latency_max"),
     );
     assert!(average > 0.0 && longest >= average, "{average} {longest}");
+    let idle = value(&after, "poll_idle_ratio_avg");
+    assert!(idle > 0.0 && idle <= 1.0, "{idle}");
+    let lag = after
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .find_map(|line| line.split_once("last_applied_record_lag_ms "))
+        .map(|(_, lag)| lag.parse::<i64>().unwrap());
+    assert!(lag.is_some_and(|lag| (0..60_000).contains(&lag)), "{after}");
 }
 
 #[tokio::test]

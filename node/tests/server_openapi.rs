@@ -338,6 +338,14 @@ async fn without_a_leader(document: &Document) {
         let expected = pair(421, "NOT_LEADER_OR_FOLLOWER");
         assert_eq!(document.ask(operation, request).await, expected);
     }
+    let ready = document.operation("checkReadiness");
+    let request = ready.request(&client(), node.port);
+    let expected = pair(503, "LEADER_NOT_AVAILABLE");
+    assert_eq!(document.ask(ready, request).await, expected);
+    // It works all the same.
+    let health = document.operation("checkHealth");
+    let request = health.request(&client(), node.port);
+    assert_eq!(document.ask(health, request).await.0, 200);
 }
 
 /// One connection is too many.

@@ -90,6 +90,11 @@ impl Snapshots {
         self.last_timestamp_ms = self.last_timestamp_ms.max(timestamp_ms);
     }
 
+    /// The latest wall-clock time in what was applied since the start, in milliseconds since 1970.
+    pub(super) fn last_timestamp_ms(&self) -> Option<i64> {
+        (self.last_timestamp_ms > 0).then_some(self.last_timestamp_ms)
+    }
+
     /// Somebody wants a snapshot now.
     pub(super) fn ask(&mut self) {
         self.asked_for = true;

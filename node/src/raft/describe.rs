@@ -34,6 +34,9 @@ pub struct QuorumDescription {
     pub log_end_epoch: Epoch,
     /// Whom it has voted for in its epoch.
     pub voted_for: Option<NodeId>,
+    /// That replica's data directory, where the vote named it.
+    #[serde(skip)]
+    pub voted_for_directory_id: Option<DirectoryId>,
     /// 0 where voters are configured, 1 where they are in the log (KIP-853).
     pub kraft_version: u16,
     /// Whether the latest change of the voters is not known to be committed.
@@ -79,6 +82,8 @@ impl Replica {
             log_end: self.log_end(),
             log_end_epoch: self.log.last_epoch(),
             voted_for: self.quorum_state.voted_for.map(|voted_for| voted_for.id),
+            voted_for_directory_id: (self.quorum_state.voted_for)
+                .and_then(|voted_for| voted_for.directory_id),
             kraft_version: self.voter_history.kraft_version(),
             uncommitted_voter_change: latest
                 .is_some_and(|offset| self.high_watermark.is_none_or(|end| end <= offset)),

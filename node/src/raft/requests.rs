@@ -135,7 +135,16 @@ impl Replica {
     }
 
     /// Gives the vote of this epoch away; the timer starts anew to give the candidate its time.
+    ///
+    /// # Panics
+    /// If that is this replica: its own vote comes only with an epoch of its own.
     fn vote_for(&mut self, candidate: ReplicaKey) {
+        assert_ne!(
+            candidate.id,
+            self.id(),
+            "{candidate} cannot be given its own vote in epoch {}",
+            self.epoch()
+        );
         let quorum_state = QuorumState {
             voted_for: Some(candidate),
             ..self.quorum_state

@@ -29,7 +29,7 @@ use super::addresses::Addresses;
 use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
 use super::log;
-use super::metrics::{Counted, Metrics};
+use super::metrics::{Counted, LastApplied, Metrics};
 use super::peers::Peers;
 use super::pending::Pending;
 use super::trace_writer::TraceWriter;
@@ -83,6 +83,7 @@ pub(crate) struct Snapshot {
     pub(crate) state: StateDescription,
     pub(crate) disk: DiskDescription,
     pub(crate) counted: Counted,
+    pub(crate) last_applied: LastApplied,
     pub(crate) clock: ClockState,
 }
 
@@ -386,12 +387,15 @@ impl Driver {
         let mut node = Box::new(node);
         let mut descriptions = Vec::new();
         while !self.has_stopped(&node) {
+            let waits_since_ns = monotonic_ns();
             let Some(arrivals) = self
                 .gather(node.next_deadline_ns(), &mut descriptions)
                 .await
             else {
                 return Ok(());
             };
+            let waited_ns = monotonic_ns().abs_diff(waits_since_ns);
+            self.outbox.metrics.note_wait(waited_ns);
             node = self.run_once(node, arrivals, &mut descriptions).await?;
             self.view.publish(node.leader(), node.epoch());
             if std::mem::take(&mut self.outbox.voters_changed) {
@@ -403,6 +407,10 @@ impl Driver {
                     state: node.state(),
                     disk: node.disk_description(),
                     counted: self.outbox.metrics.counted(monotonic_ns().unsigned_abs()),
+                    last_applied: LastApplied {
+                        timestamp_ms: node.last_applied_timestamp_ms(),
+                        now_ms: wall_clock_ms(),
+                    },
                     clock: self.clock.state(monotonic_ns()),
                 };
                 // Fails only when whoever asked has left.

@@ -18,7 +18,7 @@ use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::Kind;
 use crate::message;
 use crate::node_loop::Arrival;
-use crate::raft::QuorumDescription;
+use crate::raft::{QuorumDescription, Role};
 
 use super::admission::Admission;
 use super::body::{Body, MAX_READ_BYTES};
@@ -59,7 +59,7 @@ pub(crate) struct Front {
 }
 
 /// What clients and people may ask, and where.
-fn client_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 11] {
+fn client_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 12] {
     [
         ("/registers/{key}", reader(Kind::Register).put(write)),
         ("/registers/{key}/compare-and-set", post(compare_and_set)),
@@ -71,6 +71,7 @@ fn client_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 11] {
         ("/state", get(state)),
         ("/metrics", get(show_metrics)),
         ("/health", get(health)),
+        ("/health/ready", get(readiness)),
         ("/openapi.json", get(openapi)),
     ]
 }
@@ -313,9 +314,10 @@ async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
                 state,
                 disk,
                 counted,
+                last_applied,
                 ..
             } = snapshot;
-            let text = metrics::render(&quorum, state, disk, &counted);
+            let text = metrics::render(&quorum, state, disk, last_applied, &counted);
             ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
         })
         .await
@@ -337,6 +339,22 @@ async fn health(State(front): State<Arc<Front>>) -> Response {
     front
         .describe(|_| replies::json(StatusCode::OK, &body))
         .await
+}
+
+/// Whether clients that come here get on: served if the node leads, or else sent to the leader.
+async fn readiness(State(front): State<Arc<Front>>) -> Response {
+    let body = HealthBody {
+        status: "ready",
+        seeded_bug: front.seeded_bug,
+    };
+    let show = |Snapshot { quorum, .. }: Snapshot| {
+        let serves = quorum.role != Role::Leader || quorum.high_watermark.is_some();
+        match quorum.leader {
+            Some(_) if serves => replies::json(StatusCode::OK, &body),
+            leader => front.replies.not_ready((leader, quorum.epoch)),
+        }
+    };
+    front.describe(show).await
 }
 
 async fn openapi() -> Response {

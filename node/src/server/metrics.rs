@@ -9,7 +9,7 @@ use crate::ids::Offset;
 use crate::raft::Role;
 use crate::trace::{TraceEvent, Traced};
 
-pub(crate) use text::{MEDIA_TYPE, render};
+pub(crate) use text::{LastApplied, MEDIA_TYPE, render};
 
 /// Watches a node.
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     uncommitted: VecDeque<(Offset, u64)>,
     /// When the latest own snapshot was complete; before the first one, when the node started.
     snapshot_since_ns: Option<u64>,
+    started_ns: Option<u64>,
     counted: Counted,
 }
 
@@ -31,6 +32,9 @@ pub(crate) struct Counted {
     appended_record_count: u64,
     fetched_record_count: u64,
     snapshot_age_ns: u64,
+    /// How long the loop had nothing to do.
+    waited_ns: u64,
+    running_ns: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -54,8 +58,14 @@ impl Metrics {
         let since_ns = self.snapshot_since_ns.unwrap_or(now_ns);
         Counted {
             snapshot_age_ns: now_ns.saturating_sub(since_ns),
+            running_ns: now_ns.saturating_sub(self.started_ns.unwrap_or(now_ns)),
             ..self.counted
         }
+    }
+
+    /// Notes that the loop had nothing to do for a while.
+    pub(crate) fn note_wait(&mut self, waited_ns: u64) {
+        self.counted.waited_ns += waited_ns;
     }
 
     /// Notes an event that happened at `now_ns`, true monotonic time.
@@ -64,6 +74,7 @@ impl Metrics {
             TraceEvent::Started { role, .. } => {
                 self.role = Some(role);
                 self.snapshot_since_ns = Some(now_ns);
+                self.started_ns = Some(now_ns);
             }
             TraceEvent::SnapshotFrozen { .. } => self.snapshot_since_ns = Some(now_ns),
             TraceEvent::RoleChange { role, .. } => self.change_role(now_ns, role),

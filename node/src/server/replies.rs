@@ -209,6 +209,19 @@ impl Replies {
         self.refusal(status, name(code), message, view)
     }
 
+    /// The node works, but cannot tell clients where they would be served.
+    pub(crate) fn not_ready(&self, view: (Option<NodeId>, Epoch)) -> Response {
+        let (node, (leader, epoch)) = (self.node, view);
+        let message = match leader {
+            Some(_) => {
+                format!("{node} leads epoch {epoch}, and does not know yet what is committed")
+            }
+            None => format!("{node} knows no leader of epoch {epoch}"),
+        };
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        self.refusal(status, "LEADER_NOT_AVAILABLE", message, view)
+    }
+
     /// The loop does not answer.
     pub(crate) fn hanging(&self, limit_ms: u128, view: (Option<NodeId>, Epoch)) -> Response {
         let message = format!(

@@ -12,6 +12,9 @@ use node::storage::{DirectoryDisk, Disk, WriteBehindDisk};
 /// How the names of files end that nobody relies on yet.
 const UNFINISHED: &str = ".part";
 
+/// How the names of the files begin that hold epoch, leader and vote.
+const ELECTION_STATE: &str = "quorum-state";
+
 /// What goes wrong with every unfinished file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -54,6 +57,12 @@ impl DiskHandle {
     /// Whether anything that somebody may rely on is written and not durable.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.0.dirty.borrow().is_empty()
+    }
+
+    /// Whether epoch, leader or vote are written and not durable.
+    pub(crate) fn is_election_state_dirty(&self) -> bool {
+        let dirty = self.0.dirty.borrow();
+        dirty.iter().any(|file| file.starts_with(ELECTION_STATE))
     }
 
     pub(crate) fn sync_count(&self) -> u32 {

@@ -44,7 +44,7 @@ impl Collected {
     }
 }
 
-/// Whether it promises anything about what this node has stored.
+/// Whether it promises anything about the records that this node has stored.
 fn promises(departure: &Departure) -> bool {
     !matches!(
         departure,
@@ -57,7 +57,13 @@ fn promises(departure: &Departure) -> bool {
 
 impl Outbox for Collected {
     fn depart(&mut self, departure: Departure) {
-        if promises(&departure) && self.disk.is_dirty() {
+        let is_early = if promises(&departure) {
+            self.disk.is_dirty()
+        } else {
+            // It still shows an epoch and who leads it.
+            self.disk.is_election_state_dirty()
+        };
+        if is_early {
             self.undurable.push(departure.clone());
         }
         if let Departure::ClientReply {

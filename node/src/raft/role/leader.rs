@@ -124,8 +124,16 @@ impl Leader {
 }
 
 impl Replica {
+    /// # Panics
+    /// Without the votes of a majority in this epoch.
     pub(in crate::raft) fn become_leader(&mut self, granting_voters: Vec<NodeId>) {
         let id = self.id();
+        assert!(
+            matches!(&self.role, RoleState::Candidate(state) if state.tally.is_granted())
+                || self.configuration.has(Bug::RestartAsLeader),
+            "{id} cannot lead epoch {} without the votes of a majority",
+            self.epoch()
+        );
         let check_quorum_ns = self.check_quorum_ns();
         let leader = Leader {
             epoch_start: self.log.end(),

@@ -6,23 +6,50 @@
 
 use std::fmt::{self, Write};
 
+use crate::ids::DirectoryId;
 use crate::node_loop::{DiskDescription, StateDescription};
 use crate::raft::{QuorumDescription, Role};
-use crate::server::driver::role_name;
 
 use super::{Counted, Latency};
 
 /// Media type of the text format.
 pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-const ROLES: [Role; 6] = [
-    Role::Unattached,
-    Role::Prospective,
-    Role::Candidate,
-    Role::Leader,
-    Role::Follower,
-    Role::Resigned,
+/// Kafka's names of the states. They also say whether a vote is given and whether it is a voter.
+const STATES: [&str; 8] = [
+    "leader",
+    "candidate",
+    "prospective",
+    "prospective-voted",
+    "follower",
+    "observer",
+    "unattached",
+    "unattached-voted",
 ];
+
+/// The state as Kafka's metric calls it; whoever has resigned counts as unattached there.
+fn state_name(quorum: &QuorumDescription) -> &'static str {
+    let has_voted = quorum.voted_for.is_some();
+    match quorum.role {
+        Role::Leader => "leader",
+        Role::Candidate => "candidate",
+        Role::Prospective if has_voted => "prospective-voted",
+        Role::Prospective => "prospective",
+        Role::Follower if quorum.is_voter => "follower",
+        Role::Follower => "observer",
+        Role::Unattached if has_voted => "unattached-voted",
+        Role::Unattached | Role::Resigned => "unattached",
+    }
+}
+
+/// When the newest record that is applied was proposed, as its leader's wall clock told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastApplied {
+    /// Milliseconds since 1970; `None` where nothing was applied since the start.
+    pub(crate) timestamp_ms: Option<i64>,
+    /// This node's wall clock, in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+}
 
 /// A metric's value; numbers that are not known are -1, durations `NaN`, as in Kafka.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +57,7 @@ enum Number {
     Whole(i64),
     Count(u64),
     Milliseconds { ns: u64, per: u64 },
+    Ratio { part: u64, whole: u64 },
 }
 
 impl fmt::Display for Number {
@@ -37,7 +65,10 @@ impl fmt::Display for Number {
         match self {
             Self::Whole(number) => number.fmt(formatter),
             Self::Count(number) => number.fmt(formatter),
-            Self::Milliseconds { per: 0, .. } => formatter.write_str("NaN"),
+            Self::Ratio { part, whole } if *whole > 0 => {
+                (*part as f64 / *whole as f64).min(1.0).fmt(formatter)
+            }
+            Self::Ratio { .. } | Self::Milliseconds { per: 0, .. } => formatter.write_str("NaN"),
             Self::Milliseconds { ns, per } => {
                 (*ns as f64 / *per as f64 / 1_000_000.0).fmt(formatter)
             }
@@ -50,19 +81,27 @@ pub(crate) fn render(
     quorum: &QuorumDescription,
     state: StateDescription,
     disk: DiskDescription,
+    last_applied: LastApplied,
     counted: &Counted,
 ) -> String {
     let mut text = String::new();
     let name = "kafka_server_raft_metrics_current_state";
     head(&mut text, name, "gauge", "1 for the state the node is in.");
-    for role in ROLES {
-        let (state, is_current) = (role_name(role), u8::from(role == quorum.role));
+    let current = state_name(quorum);
+    for state in STATES {
+        let is_current = u8::from(state == current);
         let _ = writeln!(text, "{name}{{state=\"{state}\"}} {is_current}");
     }
+    let name = "kafka_server_raft_metrics_current_vote_directory_id";
+    let help = "1 for the data directory of the voter that has this node's vote, zeros for none.";
+    head(&mut text, name, "gauge", help);
+    let directory_id = quorum.voted_for_directory_id.unwrap_or(DirectoryId(0));
+    let _ = writeln!(text, "{name}{{directory_id=\"{directory_id}\"}} 1");
     let mut gauges = of_quorum(quorum);
     gauges.extend(of_leader(quorum));
     gauges.extend(of_latencies(counted));
     gauges.extend(of_state(state, disk, counted));
+    gauges.extend(of_last_applied(last_applied));
     for (name, help, number) in gauges {
         head(&mut text, name, "gauge", help);
         let _ = writeln!(text, "{name} {number}");
@@ -153,7 +192,7 @@ fn of_leader(quorum: &QuorumDescription) -> Vec<Gauge> {
     ]
 }
 
-fn of_latencies(counted: &Counted) -> [Gauge; 4] {
+fn of_latencies(counted: &Counted) -> [Gauge; 5] {
     let average = |latency: Latency| Number::Milliseconds {
         ns: latency.sum_ns,
         per: latency.count,
@@ -182,6 +221,14 @@ fn of_latencies(counted: &Counted) -> [Gauge; 4] {
             "kafka_server_raft_metrics_election_latency_max",
             "Milliseconds from standing for election to a known leader, longest since the start.",
             longest(counted.election),
+        ),
+        (
+            "kafka_server_raft_metrics_poll_idle_ratio_avg",
+            "Part of the time in which the node's loop had nothing to do, since the start.",
+            Number::Ratio {
+                part: counted.waited_ns,
+                whole: counted.running_ns,
+            },
         ),
     ]
 }
@@ -216,6 +263,22 @@ fn of_state(state: StateDescription, disk: DiskDescription, counted: &Counted) -
     ]
 }
 
+fn of_last_applied(last: LastApplied) -> [Gauge; 2] {
+    let lag_ms = |timestamp_ms| last.now_ms.saturating_sub(timestamp_ms).max(0);
+    [
+        (
+            "kafka_server_broker_metadata_metrics_last_applied_record_timestamp",
+            "When the last applied record was proposed, in milliseconds since 1970; -1 when not known.",
+            Number::Whole(last.timestamp_ms.unwrap_or(-1)),
+        ),
+        (
+            "kafka_server_broker_metadata_metrics_last_applied_record_lag_ms",
+            "Milliseconds since the last applied record was proposed, -1 when not known.",
+            Number::Whole(last.timestamp_ms.map_or(-1, lag_ms)),
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +297,7 @@ mod tests {
         rendered_as(Role::Candidate, counted)
     }
 
-    fn rendered_as(role: Role, counted: &Counted) -> String {
+    fn quorum_as(role: Role) -> QuorumDescription {
         let voter = |id| ReplicaDescription {
             id: NodeId(id),
             directory_id: None,
@@ -243,7 +306,7 @@ mod tests {
             last_fetch_ns: None,
             last_caught_up_ns: None,
         };
-        let quorum = QuorumDescription {
+        QuorumDescription {
             id: NodeId(1),
             directory_id: None,
             role,
@@ -254,11 +317,16 @@ mod tests {
             log_end: Offset(9),
             log_end_epoch: Epoch(3),
             voted_for: Some(NodeId(1)),
+            voted_for_directory_id: None,
             kraft_version: 0,
             uncommitted_voter_change: true,
             voters: vec![voter(1), voter(2)],
             observers: vec![voter(3)],
-        };
+        }
+    }
+
+    fn rendered_as(role: Role, counted: &Counted) -> String {
+        let quorum = quorum_as(role);
         let state = StateDescription {
             applied: Offset(7),
             digest: 0,
@@ -268,7 +336,11 @@ mod tests {
             log_bytes: 512,
             snapshot_bytes: 100,
         };
-        render(&quorum, state, disk, counted)
+        let last_applied = LastApplied {
+            timestamp_ms: Some(1_700_000_000_000),
+            now_ms: 1_700_000_000_250,
+        };
+        render(&quorum, state, disk, last_applied, counted)
     }
 
     /// Name of a sample, if the line is one; the grammar of the text format, as far as it is used.
@@ -312,7 +384,7 @@ mod tests {
                 assert_eq!(name_in(line), Some(announced.as_str()), "{line}");
             }
         }
-        assert_eq!(helped.len(), 21);
+        assert_eq!(helped.len(), 25);
     }
 
     #[test]
@@ -321,6 +393,8 @@ mod tests {
             commit: latency(&[1, 4]),
             appended_record_count: 12,
             snapshot_age_ns: 1_500_000_000,
+            waited_ns: 3,
+            running_ns: 4,
             ..Counted::default()
         };
         let text = rendered(&counted);
@@ -341,6 +415,10 @@ mod tests {
             "kafka_server_raft_metrics_append_records_total 12",
             "kafka_server_raft_metrics_fetch_records_total 0",
             "kafka_server_broker_metadata_metrics_last_applied_record_offset 6",
+            "kafka_server_raft_metrics_poll_idle_ratio_avg 0.75",
+            "kafka_server_broker_metadata_metrics_last_applied_record_timestamp 1700000000000",
+            "kafka_server_broker_metadata_metrics_last_applied_record_lag_ms 250",
+            "kafka_server_raft_metrics_current_vote_directory_id{directory_id=\"AAAAAAAAAAAAAAAAAAAAAA\"} 1",
             "kafka_server_snapshot_emitter_latest_snapshot_generated_bytes 100",
             "kafka_server_snapshot_emitter_latest_snapshot_generated_age_ms 1500",
             "kafka_log_log_log_start_offset 2",
@@ -364,6 +442,28 @@ mod tests {
         assert!(!other.contains("uncommitted_voter_change"), "{other}");
     }
 
+    #[test]
+    fn states_have_kafkas_names() {
+        let name = |role, is_voter, has_voted: bool| {
+            state_name(&QuorumDescription {
+                is_voter,
+                voted_for: has_voted.then_some(NodeId(2)),
+                ..quorum_as(role)
+            })
+        };
+        assert_eq!(name(Role::Prospective, true, true), "prospective-voted");
+        assert_eq!(name(Role::Prospective, true, false), "prospective");
+        assert_eq!(name(Role::Unattached, true, true), "unattached-voted");
+        assert_eq!(name(Role::Unattached, false, false), "unattached");
+        assert_eq!(name(Role::Follower, true, true), "follower");
+        assert_eq!(name(Role::Follower, false, false), "observer");
+        assert_eq!(name(Role::Resigned, true, false), "unattached");
+        for role in [Role::Leader, Role::Candidate, Role::Resigned] {
+            let quorum = quorum_as(role);
+            assert!(STATES.contains(&state_name(&quorum)), "{role:?}");
+        }
+    }
+
     /// Domain and type of Kafka's MBeans, and their metrics that a node has.
     const KAFKAS: [(&str, &str, &[&str]); 4] = [
         (
@@ -373,6 +473,7 @@ mod tests {
                 "current-state",
                 "current-leader",
                 "current-vote",
+                "current-vote-directory-id",
                 "current-epoch",
                 "high-watermark",
                 "log-end-offset",
@@ -384,6 +485,7 @@ mod tests {
                 "commit-latency-max",
                 "election-latency-avg",
                 "election-latency-max",
+                "poll-idle-ratio-avg",
                 "append-records-rate",
                 "fetch-records-rate",
             ],
@@ -391,7 +493,11 @@ mod tests {
         (
             "kafka.server",
             "broker-metadata-metrics",
-            &["last-applied-record-offset"],
+            &[
+                "last-applied-record-offset",
+                "last-applied-record-timestamp",
+                "last-applied-record-lag-ms",
+            ],
         ),
         (
             "kafka.server",
