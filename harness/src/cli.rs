@@ -30,7 +30,8 @@ const EXAMPLES: &str = "Examples:
   harness replay latest --times 5                           run the same faults again, five times
   harness serve                                             browse the reports
 
-Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.";
+Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. Of several
+runs (sim, replay) the worst counts; a replay's code does not say whether the outcome was the same.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -109,7 +109,8 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
         .split_once('=')
         .ok_or("expected ID=URL, for example 2=http://127.0.0.1:9002")?;
     let id = parse_id(id)?;
-    let parsed = reqwest::Url::parse(url).map_err(|error| format!("{url:?}: {error}"))?;
+    let parsed = reqwest::Url::parse(url)
+        .map_err(|error| format!("{url:?}: {error}; expected http://HOST:PORT"))?;
     let plain = parsed.scheme() == "http"
         && parsed.has_host()
         && parsed.path() == "/"

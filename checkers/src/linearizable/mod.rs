@@ -118,7 +118,7 @@ fn conclude(
             let others = counted(violated.len() as u64 - 1, "more key");
             result
                 .summary
-                .push_str(&format!(" ({others} of {key_total} violated)"));
+                .push_str(&format!(" ({others} of {} violated)", keys.len()));
         }
         result.evidence["keys"] = counts;
         result.evidence["violated_keys"] = key_names(keys, violated.iter().map(|(_, key)| *key));

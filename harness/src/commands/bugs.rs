@@ -25,9 +25,11 @@ pub fn bugs() -> Result<u8, Failure> {
     announce::print(
         "\nA ought to show under the standard faults in enough runs, B takes a schedule made for it, \
          C is hard to see from outside.\n\
-         I1 to K6 are properties of the epoch-history checker. Lags, latencies, rates and epoch growth \
-         have no checker yet.\n\
-         switch one on with: harness run --bug NAME",
+         I, K or S with a number is a property of the epoch-history checker; a report says what each \
+         demands. Lags, latencies, rates and epoch growth have no checker yet.\n\
+         Bugs in snapshots and in changes of the voters hardly show in runs of the harness: no fault \
+         changes the voters yet, and few runs write enough for a snapshot.\n\
+         switch one on with: harness run --bug NAME, or harness sim --bug NAME",
     )?;
     Ok(0)
 }

@@ -165,10 +165,15 @@ fn headline(summary: &CampaignSummary) -> String {
         left => format!(" ({left} seeds were not run to their end)"),
     };
     format!(
-        "{} seeds: {} valid, {} invalid, {} unknown{stopped}\n\
+        "{} {}: {} valid, {} invalid, {} unknown{stopped}\n\
          {simulated_s:.0} s simulated in {elapsed_s:.1} s, {:.0} times as fast as real time; \
          {} events",
         summary.done_count,
+        if summary.done_count == 1 {
+            "seed"
+        } else {
+            "seeds"
+        },
         summary.valid_count,
         summary.invalid_count,
         summary.unknown_count,

@@ -20,7 +20,7 @@ pub(super) struct DescribeArguments {
     /// A short summary of the quorum.
     #[arg(long)]
     status: bool,
-    /// How far each voter is.
+    /// How far each voter and observer is.
     #[arg(long)]
     replication: bool,
     /// Show times as "N ms ago".
