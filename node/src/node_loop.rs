@@ -140,13 +140,6 @@ impl<D: Disk> NodeLoop<D> {
         Ok(())
     }
 
-    /// States that were replaced, or are written down. Dropping a large one takes long, about 0.1 s for
-    /// a million objects, so whoever has another thread drops it there; after [`Self::process`] there
-    /// are none.
-    pub fn take_discarded(&mut self) -> Vec<Machine> {
-        self.snapshots.take_discarded()
-    }
-
     /// The first part of [`NodeLoop::process`], for those who let what has left already be on its
     /// way before the sync, or let another thread wait for the disk. They go on with
     /// [`NodeLoop::sync_storage`] and [`NodeLoop::release_synced`] for as long as the node

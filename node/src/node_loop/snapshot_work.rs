@@ -31,6 +31,13 @@ pub(super) fn recover<D: Disk>(
 }
 
 impl<D: Disk> NodeLoop<D> {
+    /// States that were replaced, or are written down. Dropping a large one takes long, about 0.1 s for
+    /// a million objects, so whoever has another thread drops it there; after [`Self::process`] there
+    /// are none.
+    pub fn take_discarded(&mut self) -> Vec<Machine> {
+        self.snapshots.take_discarded()
+    }
+
     /// Begins a snapshot that is due, or writes the next piece of one.
     pub(super) fn work_on_snapshot(
         &mut self,
