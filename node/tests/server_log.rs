@@ -7,7 +7,7 @@ mod server_support;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use server_support::cluster::Cluster;
-use server_support::{ask, client, single, start_command};
+use server_support::{Node, ask, client, eventually, free_ports, single, start_command};
 
 #[tokio::test]
 async fn every_json_line_names_node_epoch_and_role_from_start_to_end() {
@@ -115,4 +115,62 @@ async fn followers_log_whom_they_follow() {
         said.all(|said| said.contains(&line)).then_some(())
     })
     .await;
+}
+
+/// Two nodes that cannot work together for a reason that somebody has to look for.
+fn first_of_two(second: &[&str]) -> (tempfile::TempDir, [Node; 2]) {
+    let directory = tempfile::tempdir().unwrap();
+    let ports = free_ports(2);
+    let node = |at: usize, options: &[&str]| {
+        let home = directory.path().join(at.to_string());
+        std::fs::create_dir(&home).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+        command
+            .args(["start", "--election-timeout-ms=150"])
+            .args(options);
+        command.arg(format!("--listen=127.0.0.1:{}", ports[at]));
+        command.arg("--data").arg(home.join("data"));
+        Node::start(command, &home)
+    };
+    let peer = format!("--peer=2=http://127.0.0.1:{}", ports[1]);
+    let other = node(1, second);
+    let first = node(0, &["--id=1", "--cluster-id=a", &peer]);
+    (directory, [first, other])
+}
+
+#[tokio::test]
+async fn peers_that_can_never_work_together_are_named_once_with_what_to_do() {
+    for (second, code, advice) in [
+        (
+            ["--id=2", "--cluster-id=b", "--peer=1=http://127.0.0.1:9"],
+            "INCONSISTENT_CLUSTER_ID",
+            "--cluster-id",
+        ),
+        (
+            ["--id=3", "--cluster-id=a", "--peer=1=http://127.0.0.1:9"],
+            "INVALID_VOTER_KEY",
+            "correct the id",
+        ),
+    ] {
+        let (_directory, nodes) = first_of_two(&second);
+        let told = || {
+            let said = nodes[0].said();
+            let lines = said.lines().filter(|line| line.contains(code));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        eventually(code, async || (!told().is_empty()).then_some(())).await;
+        // It has asked in vain for a whole election by then.
+        eventually("a second election", async || {
+            let said = nodes[0].said();
+            (said.matches("now prospective").count() > 2).then_some(())
+        })
+        .await;
+        let lines = told();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains("WARN") && lines[0].contains(advice),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains("n2"), "{lines:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Owns `kraft-node format`: which cluster a data directory is for, and which voters it begins with.
 //! Never touches a directory that is in use or not empty.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -134,6 +135,14 @@ fn plan(arguments: &FormatArguments) -> Result<(DirectoryId, Option<VoterSet>), 
     let voters: VoterSet = controllers.iter().cloned().collect();
     if voters.len() < controllers.len() {
         return Err("--initial-controllers names an id twice".into());
+    }
+    let directory_ids: BTreeSet<_> = voters.iter().map(|voter| voter.key.directory_id).collect();
+    let endpoints: BTreeSet<_> = voters.iter().map(|voter| &voter.endpoint).collect();
+    if directory_ids.len().min(endpoints.len()) < voters.len() {
+        // A line was copied: directory ids are unique, and one address reaches one node only.
+        return Err(
+            "--initial-controllers gives two nodes the same address or directory id".into(),
+        );
     }
     let own = voters
         .get(arguments.id)
@@ -273,6 +282,20 @@ mod tests {
                     "1@h:1:AAAAAAAAAAAAAAAAAAAAAQ,1@h:2:AAAAAAAAAAAAAAAAAAAAAg",
                 ],
                 "twice",
+            ),
+            (
+                &[
+                    "--initial-controllers",
+                    "1@h:1:AAAAAAAAAAAAAAAAAAAAAQ,2@h:2:AAAAAAAAAAAAAAAAAAAAAQ",
+                ],
+                "the same address or directory id",
+            ),
+            (
+                &[
+                    "--initial-controllers",
+                    "1@h:1:AAAAAAAAAAAAAAAAAAAAAQ,2@h:1:AAAAAAAAAAAAAAAAAAAAAg",
+                ],
+                "the same address or directory id",
             ),
             (
                 &[

@@ -5,6 +5,7 @@ mod addresses;
 mod admission;
 mod body;
 mod clock;
+mod complaints;
 mod connections;
 pub(crate) mod control;
 mod driver;

@@ -19,6 +19,7 @@ use crate::message::{Request, Response};
 use crate::node_loop::Arrival;
 use crate::raft::{Correlation, PeerAnswer};
 
+use super::complaints::Complaints;
 use super::driver::{Mailbox, Message};
 use super::wire::{self, RequestKind};
 
@@ -101,7 +102,11 @@ impl Peers {
         };
         self.runtime.spawn(async move {
             let answer = match link.ask(correlation, request, timeout).await {
-                Ok(response) => PeerAnswer::Response(response),
+                Ok(response) => {
+                    link.complaints
+                        .note(peer, &link.authority, response.error());
+                    PeerAnswer::Response(response)
+                }
                 Err(reason) => {
                     tracing::debug!(%peer, reason, "no answer");
                     PeerAnswer::Failed
@@ -120,6 +125,7 @@ type Connection = SendRequest<Full<Bytes>>;
 struct Link {
     /// Host and port.
     authority: String,
+    complaints: Complaints,
     idle: Mutex<Idle>,
 }
 
@@ -134,6 +140,7 @@ impl Link {
     fn new(url: &str) -> Self {
         Self {
             authority: authority_of(url),
+            complaints: Complaints::default(),
             idle: Mutex::default(),
         }
     }
