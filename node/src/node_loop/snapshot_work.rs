@@ -4,7 +4,7 @@
 use crate::ids::{Offset, SnapshotId};
 use crate::machine::{Command, FrozenMachine, Machine};
 use crate::mutants::Bug;
-use crate::raft::{Input, StoredSnapshot};
+use crate::raft::Input;
 use crate::storage::disk::Disk;
 use crate::storage::{Storage, StorageError};
 
@@ -179,16 +179,10 @@ impl<D: Disk> NodeLoop<D> {
         let outdated = std::mem::replace(&mut self.machine, machine);
         self.snapshots.discard(outdated);
         self.applied = id.end_offset;
-        let latest = self.storage.latest_snapshot();
-        let voters = latest.and_then(|file| file.header.voters.clone());
-        let snapshot = latest.map(|file| StoredSnapshot {
-            id,
-            size_bytes: file.size_bytes,
-        });
-        Ok(match snapshot {
-            Some(snapshot) => Input::SnapshotInstalled {
-                snapshot,
-                voters,
+        Ok(match self.storage.latest_snapshot() {
+            Some(file) => Input::SnapshotInstalled {
+                snapshot: file.stored(),
+                voters: file.header.voters.clone(),
                 digest: self.machine.digest(),
             },
             None => Input::SnapshotRefused { id },

@@ -189,14 +189,10 @@ impl Snapshots {
             self.job = Some(job);
             return Ok(None);
         }
-        let (id, digest) = (job.writer.id(), job.frozen.digest());
+        let digest = job.frozen.digest();
         self.discard(job.frozen.into_machine());
-        storage.freeze_snapshot(job.writer)?;
-        let snapshot = storage
-            .sendable_snapshots()
-            .into_iter()
-            .find(|snapshot| snapshot.id == id);
-        Ok(snapshot.map(|snapshot| Input::SnapshotFrozen { snapshot, digest }))
+        let snapshot = storage.freeze_snapshot(job.writer)?;
+        Ok(Some(Input::SnapshotFrozen { snapshot, digest }))
     }
 
     /// The state was replaced by a snapshot of the leader: what is half written is outdated.

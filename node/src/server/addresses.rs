@@ -34,7 +34,11 @@ impl Addresses {
 
     /// Where one replica listens, if that is known.
     pub(crate) fn url_of(&self, id: NodeId) -> Option<String> {
-        self.all().remove(&id)
+        if let Some(url) = self.configured.get(&id) {
+            return Some(url.clone());
+        }
+        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        learned.get(&id).cloned()
     }
 
     /// All that are known.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Epoch, Offset, SnapshotId};
+use crate::raft::StoredSnapshot;
 use crate::storage::checkpoint::{
     self, FETCHED_SUFFIX, PART_SUFFIX, SnapshotHeader, file_name, snapshot_id,
 };
@@ -25,6 +26,16 @@ pub struct SnapshotFile {
     pub size_bytes: u64,
     /// What it says before its records.
     pub header: SnapshotHeader,
+}
+
+impl SnapshotFile {
+    /// What the protocol core is told of it.
+    pub fn stored(&self) -> StoredSnapshot {
+        StoredSnapshot {
+            id: self.id,
+            size_bytes: self.size_bytes,
+        }
+    }
 }
 
 /// Ascending.

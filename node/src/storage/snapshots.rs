@@ -53,12 +53,7 @@ impl<D: Disk> Storage<D> {
         let sendable = self
             .snapshots()
             .filter(|file| file.id != SnapshotId::BOOTSTRAP);
-        sendable
-            .map(|file| StoredSnapshot {
-                id: file.id,
-                size_bytes: file.size_bytes,
-            })
-            .collect()
+        sendable.map(SnapshotFile::stored).collect()
     }
 
     /// The newest complete snapshot.
@@ -147,16 +142,20 @@ impl<D: Disk> Storage<D> {
         self.change(|_, disk| writer.append(disk, records))
     }
 
-    /// Completes the snapshot. Durable on return.
+    /// Completes the snapshot and returns what the protocol core must be told of it. Durable on
+    /// return.
     ///
     /// # Errors
     /// If the disk fails; that is fatal.
-    pub fn freeze_snapshot(&mut self, writer: SnapshotWriter) -> Result<(), StorageError> {
+    pub fn freeze_snapshot(
+        &mut self,
+        writer: SnapshotWriter,
+    ) -> Result<StoredSnapshot, StorageError> {
         let id = writer.id();
         let sync_first = self.sync_snapshots;
         let (header, size_bytes) = self.change(|_, disk| writer.freeze(disk, sync_first))?;
         self.note_snapshot(id, header, size_bytes);
-        Ok(())
+        Ok(StoredSnapshot { id, size_bytes })
     }
 
     /// Drops what was written of the snapshot.

@@ -92,7 +92,7 @@ pub(super) fn take_snapshot<D: Disk>(
     let records = records_of(id);
     storage.append_snapshot(&mut writer, &records[..1])?;
     storage.append_snapshot(&mut writer, &records[1..])?;
-    storage.freeze_snapshot(writer)
+    storage.freeze_snapshot(writer).map(drop)
 }
 
 pub(super) fn fetch_snapshot<D: Disk>(
