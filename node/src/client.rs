@@ -41,6 +41,11 @@ pub enum ClientRequest {
 }
 
 impl ClientRequest {
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::LocalRead { .. })
+    }
+
     /// A linearizable read of a register.
     pub fn read(key: impl Into<String>) -> Self {
         let (kind, key) = (Kind::Register, key.into());

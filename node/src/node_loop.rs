@@ -20,7 +20,8 @@ use crate::raft::{
 };
 use crate::storage::disk::Disk;
 use crate::storage::{
-    Identity, SnapshotDownload, Storage, StorageError, StorageOptions, VotersFrom,
+    Identity, LogSync, LogSynced, SnapshotDownload, Storage, StorageError, StorageOptions,
+    VotersFrom,
 };
 use crate::trace::{TraceEvent, Traced};
 
@@ -38,11 +39,6 @@ const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
 /// How long the log must not have grown before it is sealed, in nanoseconds.
 const SEAL_AFTER_NS: u64 = 250_000_000;
 
-/// Proof of a sync that [`NodeLoop::release_synced`] has yet to hear of.
-#[derive(Debug)]
-#[must_use]
-pub struct Synced(Offset);
-
 /// One node: protocol core, storage and state machine behind one owner.
 #[derive(Debug)]
 pub struct NodeLoop<D: Disk> {
@@ -58,12 +54,16 @@ pub struct NodeLoop<D: Disk> {
     snapshots: Snapshots,
     /// A snapshot of the leader that is being stored.
     download: Option<SnapshotDownload>,
-    /// Whether bytes were appended or cut since the last sync.
+    /// Whether bytes were appended or cut since the last sync began.
     unsynced: bool,
+    /// Whether a sync is under way.
+    syncing: bool,
     /// When the log was last synced, if it was not sealed since.
     unsealed_since_ns: Option<u64>,
     /// What waits for the next sync.
     held: Vec<Departure>,
+    /// What waits for the sync that is under way.
+    held_by_sync: Vec<Departure>,
 }
 
 impl<D: Disk> NodeLoop<D> {
@@ -113,8 +113,10 @@ impl<D: Disk> NodeLoop<D> {
             snapshots: Snapshots::new(options.snapshots, now_ns),
             download: None,
             unsynced: false,
+            syncing: false,
             unsealed_since_ns: None,
             held: Vec::new(),
+            held_by_sync: Vec::new(),
         };
         node.carry_out(now_ns, effects, outbox)?;
         node.sync(now_ns, outbox)?;
@@ -141,9 +143,10 @@ impl<D: Disk> NodeLoop<D> {
     }
 
     /// The first part of [`NodeLoop::process`], for those who let what has left already be on its
-    /// way before the sync, or let another thread wait for the disk. They go on with
-    /// [`NodeLoop::sync_storage`] and [`NodeLoop::release_synced`] for as long as the node
-    /// [awaits a sync](NodeLoop::awaits_sync), and end with [`NodeLoop::settle`].
+    /// way before the sync, or let another thread wait for the disk. When the node
+    /// [awaits a sync](NodeLoop::awaits_sync), they go on with [`NodeLoop::begin_sync`], may take in more
+    /// while that runs, and tell [`NodeLoop::finish_sync`] what came of it. [`NodeLoop::settle`] ends
+    /// a round.
     ///
     /// # Errors
     /// See [`NodeLoop::process`].
@@ -213,33 +216,47 @@ impl<D: Disk> NodeLoop<D> {
         self.step(now_ns, Input::Tick, outbox)
     }
 
-    /// Whether something was stored that is not durable yet.
+    /// Whether something was stored that no sync covers yet. Never while one is under way.
     pub fn awaits_sync(&self) -> bool {
-        self.unsynced && !self.skips_sync()
+        self.unsynced && !self.syncing && !self.skips_sync()
     }
 
-    /// Makes everything stored durable. The only part that waits for the disk.
+    /// Begins to make everything durable that is stored now. Only running what is returned waits for
+    /// the disk; [`NodeLoop::finish_sync`] must hear of it.
     ///
     /// # Errors
     /// See [`NodeLoop::process`].
-    pub fn sync_storage(&mut self) -> Result<Synced, NodeError> {
-        Ok(Synced(self.storage.sync()?))
+    pub fn begin_sync(&mut self) -> Result<LogSync, NodeError> {
+        let sync = self.storage.begin_sync()?;
+        self.unsynced = false;
+        self.syncing = true;
+        self.held_by_sync.append(&mut self.held);
+        Ok(sync)
     }
 
-    /// Lets go what waited for a sync. That may store again (a leader that just learned of its own
-    /// flush), and then the next sync is due.
+    /// Lets go what waited for a sync that has run. That may store again (a leader that just learned of
+    /// its own flush), and then the next sync is due.
     ///
     /// # Errors
     /// See [`NodeLoop::process`].
-    pub fn release_synced(
+    pub fn finish_sync(
         &mut self,
         now_ns: u64,
-        Synced(log_end): Synced,
+        synced: LogSynced,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
-        self.unsynced = false;
+        let log_end = self.storage.finish_sync(synced)?;
+        self.syncing = false;
+        let Some(log_end) = log_end else {
+            // The log was cut meanwhile, which the next sync makes good.
+            self.unsynced = true;
+            self.held.splice(..0, std::mem::take(&mut self.held_by_sync));
+            return Ok(());
+        };
         self.unsealed_since_ns = Some(now_ns);
-        self.release_held(outbox);
+        for departure in std::mem::take(&mut self.held_by_sync) {
+            self.depart(departure, outbox);
+        }
         self.step(now_ns, Input::Flushed { log_end }, outbox)
     }
 
@@ -265,6 +282,9 @@ impl<D: Disk> NodeLoop<D> {
     /// Leaves a witness of the last sync once nothing follows it for a while: without one, damage to
     /// it would look like a write that a crash has torn.
     fn seal_when_quiet(&mut self, now_ns: u64) -> Result<(), NodeError> {
+        if self.syncing || self.unsynced {
+            return Ok(());
+        }
         if let Some(since_ns) = self.unsealed_since_ns
             && now_ns.saturating_sub(since_ns) >= SEAL_AFTER_NS
         {
@@ -384,8 +404,8 @@ impl<D: Disk> NodeLoop<D> {
             self.release_held(outbox);
         }
         while self.awaits_sync() {
-            let synced = self.sync_storage()?;
-            self.release_synced(now_ns, synced, outbox)?;
+            let synced = self.begin_sync()?.run();
+            self.finish_sync(now_ns, synced, outbox)?;
         }
         Ok(())
     }
@@ -394,11 +414,15 @@ impl<D: Disk> NodeLoop<D> {
         self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower
     }
 
+    /// Lets something leave as soon as what is stored is durable, since it may speak of that. What
+    /// clients are told speaks only of what a majority has made durable.
     fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {
-        let early = self.has(Bug::LeaderCountsUnflushed)
-            && matches!(departure, Departure::ClientReply { .. });
-        if self.unsynced && !early {
+        if matches!(departure, Departure::ClientReply { .. }) {
+            self.depart(departure, outbox);
+        } else if self.unsynced {
             self.held.push(departure);
+        } else if self.syncing {
+            self.held_by_sync.push(departure);
         } else {
             self.depart(departure, outbox);
         }

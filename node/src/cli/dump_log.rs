@@ -241,6 +241,7 @@ mod tests {
             storage.sync().unwrap();
         }
         storage.seal().unwrap();
+        drop(storage);
         segments(data).unwrap()
     }
 

@@ -11,6 +11,11 @@ use crate::mutants::Bug;
 
 const NS_PER_MS: u64 = 1_000_000;
 
+/// How long a new high watermark waits for records to travel with, in nanoseconds. Under load the next
+/// records follow within a fraction of it, and every second exchange between replicas is saved; without
+/// load nobody waits for the news but the state machines of the others.
+const COMMITS_LINGER_NS: u64 = NS_PER_MS;
+
 impl Replica {
     pub(super) fn on_fetch(&mut self, ticket: Ticket, request: FetchRequest) {
         let error = self.fetch_error(&request);
@@ -40,7 +45,10 @@ impl Replica {
 
     fn park(&mut self, ticket: Ticket, request: FetchRequest) {
         let wait_ns = request.max_wait_ms.saturating_mul(NS_PER_MS);
-        let longest_ns = self.configuration.timers.fetch_max_wait_ns;
+        let mut longest_ns = self.configuration.timers.fetch_max_wait_ns;
+        if self.has_commits_for(&request) {
+            longest_ns = longest_ns.min(COMMITS_LINGER_NS);
+        }
         let deadline_ns = after(self.now_ns, wait_ns.min(longest_ns));
         if let RoleState::Leader(leader) = &mut self.role {
             leader.parked.push(Parked {
@@ -89,24 +97,42 @@ impl Replica {
             .map_or(0, |leader| leader.reads.newest_round())
     }
 
-    /// Whether there is something to tell: records, a high watermark, a read round.
+    /// Whether there is something to tell at once: records, a read round.
     fn can_answer_now(&self, request: &FetchRequest) -> bool {
-        request.fetch_offset < self.log.end()
-            || request.max_wait_ms == 0
-            || request.high_watermark < self.high_watermark
-            || request.read_round < self.newest_round()
+        request.max_wait_ms == 0 || self.has_records_for(request) || self.has_round_for(request)
     }
 
-    /// Whether a fetch that had nothing to return when it came has something to return now.
-    fn wakes(&self, request: &FetchRequest) -> bool {
-        let has_records = request.fetch_offset < self.log.end();
-        let has_commits = request.high_watermark < self.high_watermark;
-        let has_round = request.read_round < self.newest_round();
-        match self.configuration.bug {
-            Some(Bug::LostWakeup) => has_commits || has_round,
-            Some(Bug::ParkedFetchNotWokenOnHighWatermark) => has_records || has_round,
-            _ => self.can_answer_now(request),
+    fn has_records_for(&self, request: &FetchRequest) -> bool {
+        request.fetch_offset < self.log.end()
+    }
+
+    fn has_round_for(&self, request: &FetchRequest) -> bool {
+        request.read_round < self.newest_round()
+    }
+
+    /// Whether the high watermark moved since the sender heard of it (KIP-1166).
+    fn has_commits_for(&self, request: &FetchRequest) -> bool {
+        request.high_watermark < self.high_watermark
+    }
+
+    /// When a waiting fetch is to be answered; 0 for now.
+    fn answer_due_ns(&self, parked: &Parked) -> u64 {
+        let Parked {
+            request,
+            deadline_ns,
+            ..
+        } = parked;
+        let bug = self.configuration.bug;
+        if self.has_round_for(request)
+            || (self.has_records_for(request) && bug != Some(Bug::LostWakeup))
+        {
+            return 0;
         }
+        let tells_commits = bug != Some(Bug::ParkedFetchNotWokenOnHighWatermark);
+        if tells_commits && self.has_commits_for(request) {
+            return after(self.now_ns, COMMITS_LINGER_NS).min(*deadline_ns);
+        }
+        *deadline_ns
     }
 
     /// Looks at all waiting fetches again: at the end of each step, so that none misses an append,
@@ -117,18 +143,19 @@ impl Replica {
             return;
         };
         let mut waiting = std::mem::take(&mut leader.parked);
-        waiting.retain(|parked| {
+        waiting.retain_mut(|parked| {
             let error = self.fetch_error(&parked.request);
             if error != ErrorCode::None {
                 self.reply_fetch_error(parked.ticket, error);
                 return false;
             }
             let comparison = self.compare(&parked.request);
-            let woken = match comparison {
-                Comparison::Agrees => self.wakes(&parked.request),
-                _ => !self.configuration.has(Bug::DivergingParked),
+            parked.deadline_ns = match comparison {
+                Comparison::Agrees => self.answer_due_ns(parked),
+                _ if self.configuration.has(Bug::DivergingParked) => parked.deadline_ns,
+                _ => 0,
             };
-            let answered = woken || is_due(parked.deadline_ns, now_ns);
+            let answered = is_due(parked.deadline_ns, now_ns);
             if answered {
                 self.reply_fetch(parked.ticket, &parked.request, comparison);
             }

@@ -2,9 +2,9 @@
 //! Never makes a protocol decision and never touches a socket.
 //!
 //! The task shares one thread with the HTTP front and the connections to peers: handing every message
-//! from thread to thread costs more than what is done with it. What left before a sync is let out
-//! first; then the thread itself waits for the disk, unless there is much to do meanwhile or the disk
-//! was slow the last time.
+//! from thread to thread costs more than what is done with it. Another thread waits for the disk. While
+//! it does, the task goes on with everything but new commands, which could not become durable any
+//! earlier and share the next sync.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{Epoch, NodeId};
@@ -23,6 +24,7 @@ use crate::node_loop::{
 };
 use crate::raft::{QuorumDescription, Role, Ticket};
 use crate::storage::disk::Disk;
+use crate::storage::{LogSync, LogSynced};
 use crate::trace::{TraceEvent, Traced};
 
 use super::addresses::Addresses;
@@ -42,6 +44,10 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// Shortest sleep. Bounds what a deadline that is always due can cost.
 const MIN_WAIT: Duration = Duration::from_micros(200);
+
+/// How long the node goes on without its disk. A leader whose disk hangs for longer falls silent, so
+/// that the others replace it.
+const SYNC_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long an orderly stop may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
@@ -354,6 +360,54 @@ pub(crate) struct Driver {
     addresses: Arc<Addresses>,
     /// Set by an orderly stop: when it is over at the latest.
     stop_by: Option<Instant>,
+    /// The sync that is under way.
+    syncing: Option<Syncing>,
+    /// Commands that wait until it is over.
+    commands: Vec<(Arrival, Seat)>,
+}
+
+/// A sync that another thread runs.
+#[derive(Debug)]
+struct Syncing {
+    task: JoinHandle<LogSynced>,
+    since: Instant,
+}
+
+impl Syncing {
+    fn begin(sync: LogSync) -> Self {
+        Self {
+            task: tokio::task::spawn_blocking(move || sync.run()),
+            since: Instant::now(),
+        }
+    }
+
+    /// Waits for its end. May be called again if that was not waited for.
+    async fn end(&mut self) -> LogSynced {
+        match (&mut self.task).await {
+            Ok(synced) => synced,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+}
+
+/// Why the task goes on.
+#[derive(Debug)]
+enum Woken {
+    /// Something is there, or may be.
+    ByMessage,
+    /// Time has passed.
+    ByTime,
+    /// The disk is done.
+    BySync(LogSynced),
+    /// Nobody can send any more.
+    ByEnd,
+}
+
+/// What was taken from the mailbox.
+#[derive(Debug, Default)]
+struct Taken {
+    arrivals: Vec<Arrival>,
+    descriptions: Vec<oneshot::Sender<Snapshot>>,
 }
 
 impl Driver {
@@ -371,6 +425,8 @@ impl Driver {
             view,
             addresses,
             stop_by: None,
+            syncing: None,
+            commands: Vec::new(),
         }
     }
 
@@ -378,84 +434,79 @@ impl Driver {
     ///
     /// # Errors
     /// When it cannot go on. Nothing that was held back may leave any more.
-    pub(crate) async fn run<D: Disk + Send + 'static>(
+    pub(crate) async fn run<D: Disk>(
         mut self,
-        node: NodeLoop<D>,
+        mut node: NodeLoop<D>,
     ) -> Result<(), DriverError> {
         self.view.publish(node.leader(), node.epoch());
         self.addresses.learn(&node.describe());
-        let mut node = Box::new(node);
-        let mut descriptions = Vec::new();
         while !self.has_stopped(&node) {
             let waits_since_ns = monotonic_ns();
-            let Some(arrivals) = self
-                .gather(node.next_deadline_ns(), &mut descriptions)
-                .await
-            else {
-                return Ok(());
-            };
+            let mut taken = Taken::default();
+            let woken = self.wait(node.next_deadline_ns(), &mut taken).await;
             let waited_ns = monotonic_ns().abs_diff(waits_since_ns);
             self.outbox.metrics.note_wait(waited_ns);
-            node = self.run_once(node, arrivals, &mut descriptions).await?;
+            if matches!(woken, Woken::ByEnd) {
+                return Ok(());
+            }
+            self.run_once(&mut node, woken, &mut taken).await?;
             self.view.publish(node.leader(), node.epoch());
             if std::mem::take(&mut self.outbox.voters_changed) {
                 self.addresses.learn(&node.describe());
             }
-            for reply in descriptions.drain(..) {
-                let snapshot = Snapshot {
-                    quorum: node.describe(),
-                    state: node.state(),
-                    disk: node.disk_description(),
-                    counted: self.outbox.metrics.counted(monotonic_ns().unsigned_abs()),
-                    last_applied: LastApplied {
-                        timestamp_ms: node.last_applied_timestamp_ms(),
-                        now_ms: wall_clock_ms(),
-                    },
-                    clock: self.clock.state(monotonic_ns()),
-                };
+            for reply in taken.descriptions {
                 // Fails only when whoever asked has left.
-                let _ = reply.send(snapshot);
+                let _ = reply.send(self.snapshot(&node));
             }
         }
         // In this order, whoever still asks either cannot send any more or is let go here.
         drop(self.inbox);
+        drop(self.commands);
         self.outbox.clients.abandon();
         self.outbox.askers.abandon();
+        if let Some(mut syncing) = self.syncing.take() {
+            let now_ns = self.clock.now_ns(monotonic_ns());
+            node.finish_sync(now_ns, syncing.end().await, &mut self.outbox)?;
+        }
         Ok(node.close()?)
     }
 
-    /// What [`NodeLoop::process`] does, except that others may use the thread while the disk works.
-    async fn run_once<D: Disk + Send + 'static>(
+    fn snapshot<D: Disk>(&self, node: &NodeLoop<D>) -> Snapshot {
+        Snapshot {
+            quorum: node.describe(),
+            state: node.state(),
+            disk: node.disk_description(),
+            counted: self.outbox.metrics.counted(monotonic_ns().unsigned_abs()),
+            last_applied: LastApplied {
+                timestamp_ms: node.last_applied_timestamp_ms(),
+                now_ms: wall_clock_ms(),
+            },
+            clock: self.clock.state(monotonic_ns()),
+        }
+    }
+
+    /// What [`NodeLoop::process`] does, except that another thread waits for the disk.
+    async fn run_once<D: Disk>(
         &mut self,
-        mut node: Box<NodeLoop<D>>,
-        arrivals: Vec<Arrival>,
-        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
-    ) -> Result<Box<NodeLoop<D>>, DriverError> {
-        let now_ns = self.clock.now_ns(monotonic_ns());
-        node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
+        node: &mut NodeLoop<D>,
+        woken: Woken,
+        taken: &mut Taken,
+    ) -> Result<(), DriverError> {
+        if let Woken::BySync(synced) = woken {
+            self.syncing = None;
+            let now_ns = self.clock.now_ns(monotonic_ns());
+            node.finish_sync(now_ns, synced, &mut self.outbox)?;
+        }
+        self.take_in(node, taken)?;
         if node.awaits_sync() {
             // Followers store what they were just sent while this node stores it, and whoever has
             // come by now shares the sync.
             tokio::task::yield_now().await;
-            let mut arrivals = Vec::new();
-            self.take_waiting(&mut arrivals, descriptions);
-            if !arrivals.is_empty() {
-                let now_ns = self.clock.now_ns(monotonic_ns());
-                node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?;
-            }
+            self.take_waiting(taken);
+            self.take_in(node, taken)?;
+            self.syncing = Some(Syncing::begin(node.begin_sync()?));
         }
         let now_ns = self.clock.now_ns(monotonic_ns());
-        while node.awaits_sync() {
-            // Another thread waits for the disk, so that a disk that hangs does not keep this one
-            // from telling clients that their time is up.
-            let syncing = tokio::task::spawn_blocking(move || (node.sync_storage(), node));
-            let (synced, returned) = match syncing.await {
-                Ok(finished) => finished,
-                Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-            };
-            node = returned;
-            node.release_synced(now_ns, synced?, &mut self.outbox)?;
-        }
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
         self.outbox.finish()?;
         let discarded = node.take_discarded();
@@ -463,65 +514,89 @@ impl Driver {
             // Nobody waits for it: it only must not keep this thread busy.
             drop(tokio::task::spawn_blocking(move || drop(discarded)));
         }
-        Ok(node)
+        Ok(())
     }
 
-    /// Waits until something is to be done, and takes everything that is there by then. `None` when
-    /// nobody can send any more.
-    async fn gather(
+    /// Hands over what was taken, and the commands with it if no sync keeps them waiting.
+    fn take_in<D: Disk>(
         &mut self,
-        deadline_ns: u64,
-        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
-    ) -> Option<Vec<Arrival>> {
+        node: &mut NodeLoop<D>,
+        taken: &mut Taken,
+    ) -> Result<(), DriverError> {
+        let mut arrivals = std::mem::take(&mut taken.arrivals);
+        if self.syncing.is_none() {
+            arrivals.extend(self.commands.drain(..).map(|(command, _)| command));
+        }
+        let now_ns = self.clock.now_ns(monotonic_ns());
+        Ok(node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?)
+    }
+
+    /// Waits until something is to be done, and takes everything that is there by then.
+    async fn wait(&mut self, deadline_ns: u64, taken: &mut Taken) -> Woken {
         let wait = self
             .clock
             .time_until(deadline_ns, monotonic_ns(), MAX_WAIT)
             .max(MIN_WAIT);
-        let mut arrivals = Vec::new();
-        match tokio::time::timeout(wait, self.inbox.recv()).await {
-            Ok(Some(message)) => self.take(message, &mut arrivals, descriptions),
-            Ok(None) => return None,
-            Err(_) => return Some(arrivals),
+        let woken = match &mut self.syncing {
+            Some(syncing) if syncing.since.elapsed() >= SYNC_PATIENCE => {
+                Woken::BySync(syncing.end().await)
+            }
+            Some(syncing) => tokio::select! {
+                biased;
+                synced = syncing.end() => Woken::BySync(synced),
+                message = self.inbox.recv() => self.woken_by(message, taken),
+                () = tokio::time::sleep(wait) => Woken::ByTime,
+            },
+            None => match tokio::time::timeout(wait, self.inbox.recv()).await {
+                Ok(message) => self.woken_by(message, taken),
+                Err(_) => Woken::ByTime,
+            },
+        };
+        self.take_waiting(taken);
+        woken
+    }
+
+    fn woken_by(&mut self, message: Option<Message>, taken: &mut Taken) -> Woken {
+        match message {
+            Some(message) => {
+                self.take(message, taken);
+                Woken::ByMessage
+            }
+            None => Woken::ByEnd,
         }
-        self.take_waiting(&mut arrivals, descriptions);
-        Some(arrivals)
     }
 
     /// Takes what is there without waiting.
-    fn take_waiting(
-        &mut self,
-        arrivals: &mut Vec<Arrival>,
-        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
-    ) {
+    fn take_waiting(&mut self, taken: &mut Taken) {
         for _ in 1..MAX_BATCHED_MESSAGES {
             let Ok(message) = self.inbox.try_recv() else {
                 return;
             };
-            self.take(message, arrivals, descriptions);
+            self.take(message, taken);
         }
     }
 
-    fn take(
-        &mut self,
-        message: Message,
-        arrivals: &mut Vec<Arrival>,
-        descriptions: &mut Vec<oneshot::Sender<Snapshot>>,
-    ) {
+    fn take(&mut self, message: Message, taken: &mut Taken) {
         match message {
             Message::Arrival(arrival) => {
                 if arrival == Arrival::Shutdown {
                     self.stop_by
                         .get_or_insert_with(|| Instant::now() + SHUTDOWN_LIMIT);
                 }
-                arrivals.push(arrival);
+                taken.arrivals.push(arrival);
             }
             Message::Client {
                 ticket,
                 request,
                 seat,
             } => {
-                drop(seat);
-                arrivals.push(Arrival::Client { ticket, request });
+                let is_read = request.is_read();
+                let arrival = Arrival::Client { ticket, request };
+                if is_read {
+                    taken.arrivals.push(arrival);
+                } else {
+                    self.commands.push((arrival, seat));
+                }
             }
             Message::SetClock {
                 offset_ms,
@@ -533,7 +608,7 @@ impl Driver {
                 // Fails only when whoever asked has left.
                 let _ = reply.send(outcome.map(|()| self.clock.state(true_ns)));
             }
-            Message::Describe { reply } => descriptions.push(reply),
+            Message::Describe { reply } => taken.descriptions.push(reply),
         }
     }
 

@@ -1,12 +1,18 @@
 //! Owns the real disk: one directory of the file system, used by one process at a time.
 //! Never buffers a write and never knows what the files mean.
+//!
+//! Room that was reserved for a file lies behind its end and is not seen from here while the file is
+//! open. It is given back when the file is closed; only a crash leaves it, as zeros.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::storage::disk::{Disk, cut_past_the_end};
+use nix::fcntl::{FallocateFlags, fallocate};
+
+use crate::storage::disk::{Disk, DiskSync, cut_past_the_end};
 
 const LOCK_FILE: &str = ".lock";
 /// Open files that are kept. Storage writes to one at a time; the rest saves reopening after a
@@ -27,10 +33,56 @@ pub struct DirectoryDisk {
 #[derive(Debug)]
 struct Handle {
     name: String,
-    file: File,
+    file: Arc<File>,
+    /// Where the next append goes.
+    end_bytes: u64,
+    /// Size of the file, with the room that is reserved.
+    whole_bytes: u64,
     /// The length shrank since the last sync. `fdatasync` promises only the metadata that reading
     /// the data needs, which covers a grown file but not surely a cut one.
     shrank: bool,
+}
+
+impl Handle {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.end_bytes)?;
+        self.end_bytes += bytes.len() as u64;
+        self.whole_bytes = self.whole_bytes.max(self.end_bytes);
+        Ok(())
+    }
+
+    fn cut(&mut self, length_bytes: u64) -> io::Result<()> {
+        self.file.set_len(length_bytes)?;
+        self.shrank = true;
+        self.end_bytes = length_bytes;
+        self.whole_bytes = length_bytes;
+        Ok(())
+    }
+
+    fn reserve(&mut self, length_bytes: u64) {
+        let Some(more_bytes) = length_bytes.checked_sub(self.whole_bytes) else {
+            return;
+        };
+        let (Ok(from), Ok(more)) = (
+            self.whole_bytes.try_into(),
+            i64::try_from(more_bytes),
+        ) else {
+            return;
+        };
+        // Not every file system can, and the disk may be full: then appends make room as they go.
+        if fallocate(&self.file, FallocateFlags::empty(), from, more).is_ok() {
+            self.whole_bytes = length_bytes;
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.whole_bytes > self.end_bytes {
+            // Whoever opens the file next knows how to tell the room from what was written.
+            let _ = self.file.set_len(self.end_bytes);
+        }
+    }
 }
 
 /// The directory cannot be used.
@@ -113,15 +165,19 @@ impl DirectoryDisk {
         } else {
             let opened = OpenOptions::new()
                 .read(true)
-                .append(true)
+                .write(true)
+                .truncate(false)
                 .create(create)
                 .open(self.path_of(file))?;
             if self.handles.len() == HANDLES_MAX {
                 self.handles.remove(0);
             }
+            let end_bytes = opened.metadata()?.len();
             self.handles.push(Handle {
                 name: file.to_owned(),
-                file: opened,
+                file: Arc::new(opened),
+                end_bytes,
+                whole_bytes: end_bytes,
                 // It may have been cut through a handle that is closed by now.
                 shrank: true,
             });
@@ -132,6 +188,10 @@ impl DirectoryDisk {
             .expect("a handle was pushed just above"))
     }
 
+    fn open_handle(&self, file: &str) -> Option<&Handle> {
+        self.handles.iter().find(|handle| handle.name == file)
+    }
+
     fn forget(&mut self, file: &str) {
         self.handles.retain(|handle| handle.name != file);
     }
@@ -139,34 +199,39 @@ impl DirectoryDisk {
 
 impl Disk for DirectoryDisk {
     fn append(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
-        self.handle(file, true)?.file.write_all(bytes)
+        self.handle(file, true)?.append(bytes)
     }
 
     fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
         let handle = self.handle(file, true)?;
-        handle.file.set_len(0)?;
-        handle.shrank = true;
-        handle.file.write_all(bytes)
+        handle.cut(0)?;
+        handle.append(bytes)
     }
 
     fn truncate(&mut self, file: &str, length_bytes: u64) -> io::Result<()> {
         let handle = self.handle(file, false)?;
-        if handle.file.metadata()?.len() < length_bytes {
+        if handle.end_bytes < length_bytes {
             return Err(cut_past_the_end(file, length_bytes));
         }
-        handle.shrank = true;
-        handle.file.set_len(length_bytes)
+        handle.cut(length_bytes)
     }
 
     fn sync(&mut self, file: &str) -> io::Result<()> {
+        self.begin_sync(file)?.run()
+    }
+
+    fn begin_sync(&mut self, file: &str) -> io::Result<DiskSync> {
         let handle = self.handle(file, false)?;
-        if handle.shrank {
-            handle.file.sync_all()?;
-            handle.shrank = false;
-            Ok(())
-        } else {
-            handle.file.sync_data()
-        }
+        // A sync that fails is never followed by another one.
+        let shrank = std::mem::take(&mut handle.shrank);
+        let file = Arc::clone(&handle.file);
+        Ok(DiskSync::to_do(move || {
+            if shrank {
+                file.sync_all()
+            } else {
+                file.sync_data()
+            }
+        }))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -193,7 +258,10 @@ impl Disk for DirectoryDisk {
     }
 
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
-        if let Some(handle) = self.handles.iter().find(|handle| handle.name == file) {
+        if let Some(handle) = self.open_handle(file) {
+            let there_bytes = handle.end_bytes.saturating_sub(position_bytes);
+            let length_bytes = usize::try_from(there_bytes)
+                .map_or(length_bytes, |there_bytes| length_bytes.min(there_bytes));
             read_at(&handle.file, position_bytes, length_bytes)
         } else {
             read_at(
@@ -205,6 +273,9 @@ impl Disk for DirectoryDisk {
     }
 
     fn length(&self, file: &str) -> io::Result<Option<u64>> {
+        if let Some(handle) = self.open_handle(file) {
+            return Ok(Some(handle.end_bytes));
+        }
         match fs::metadata(self.path_of(file)) {
             Ok(metadata) => Ok(Some(metadata.len())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -228,6 +299,12 @@ impl Disk for DirectoryDisk {
         }
         names.sort();
         Ok(names)
+    }
+
+    fn reserve(&mut self, file: &str, length_bytes: u64) {
+        if let Ok(handle) = self.handle(file, false) {
+            handle.reserve(length_bytes);
+        }
     }
 }
 

@@ -1,7 +1,39 @@
 //! Owns the small set of file operations that storage is written against.
 //! Never knows what the files mean.
 
+use std::fmt;
 use std::io;
+
+/// A sync that has begun. Until it is done nobody knows what of it is durable.
+#[must_use]
+pub struct DiskSync(Option<Box<dyn FnOnce() -> io::Result<()> + Send>>);
+
+impl DiskSync {
+    /// A sync that is over.
+    pub fn done() -> Self {
+        Self(None)
+    }
+
+    /// A sync that is still to be waited for, by calling `work`.
+    pub fn to_do(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {
+        Self(Some(Box::new(work)))
+    }
+
+    /// Waits for the disk, on whatever thread.
+    ///
+    /// # Errors
+    /// As [`Disk::sync`].
+    pub fn run(self) -> io::Result<()> {
+        self.0.map_or(Ok(()), |work| work())
+    }
+}
+
+impl fmt::Debug for DiskSync {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.0.is_some() { "to do" } else { "done" };
+        write!(formatter, "DiskSync({state})")
+    }
+}
 
 /// A directory on a disk. Names are plain file names without separators.
 ///
@@ -19,6 +51,12 @@ pub trait Disk {
     fn truncate(&mut self, file: &str, length_bytes: u64) -> io::Result<()>;
     /// Makes the content of `file` durable.
     fn sync(&mut self, file: &str) -> io::Result<()>;
+    /// As [`sync`](Self::sync), for those who want to go on meanwhile: what `file` holds now is durable
+    /// once the sync that is returned has run. A disk may as well do all of it here.
+    fn begin_sync(&mut self, file: &str) -> io::Result<DiskSync> {
+        self.sync(file)?;
+        Ok(DiskSync::done())
+    }
     /// Gives `from` the name `to`, replacing what had it.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     /// Removes `file`.
@@ -31,6 +69,13 @@ pub trait Disk {
     fn length(&self, file: &str) -> io::Result<Option<u64>>;
     /// Names of all files, ascending.
     fn list(&self) -> io::Result<Vec<String>>;
+    /// Makes room in `file` up to `length_bytes`, so that a sync after an append within it has no more
+    /// than the content to write. Only a hint: it may do nothing, and neither the length nor what is
+    /// read changes. After a crash, however, the room may be there still, as zeros at the end of the
+    /// file; cutting the file gives it back.
+    fn reserve(&mut self, file: &str, length_bytes: u64) {
+        let _ = (file, length_bytes);
+    }
 }
 
 /// So that the kind of disk can be chosen at run time.
@@ -49,6 +94,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn sync(&mut self, file: &str) -> io::Result<()> {
         (**self).sync(file)
+    }
+
+    fn begin_sync(&mut self, file: &str) -> io::Result<DiskSync> {
+        (**self).begin_sync(file)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -73,6 +122,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn list(&self) -> io::Result<Vec<String>> {
         (**self).list()
+    }
+
+    fn reserve(&mut self, file: &str, length_bytes: u64) {
+        (**self).reserve(file, length_bytes);
     }
 }
 

@@ -118,7 +118,8 @@ impl Dump {
         }
         let mut position = 0;
         let mut closed = false;
-        while position < bytes.len() {
+        // Zeros at the end are room that a crash left, not bytes of the log.
+        while !bytes[position..].iter().all(|byte| *byte == 0) {
             closed = false;
             match read_item(bytes, position, true) {
                 Ok((frame, batch)) => {

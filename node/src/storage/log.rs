@@ -1,15 +1,20 @@
 //! Owns the log in use: appending, syncing, cutting at both ends, rolling and reading.
 //! Never repairs anything; that is recovery's, before the log is in use.
 
+use std::io;
+
 use crate::batch::Batch;
 use crate::ids::{Offset, SnapshotId};
 use crate::raft::EpochStart;
 use crate::storage::StorageOptions;
 use crate::storage::cache::BatchCache;
-use crate::storage::disk::Disk;
+use crate::storage::disk::{Disk, DiskSync};
 use crate::storage::error::{StorageError, write_error};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::storage::segment::{self, BatchEntry, Link, Segment};
+
+/// How far ahead room is made in the segment that is written to, in bytes.
+const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The log. Only its last segment is written to; all before it are durable and closed.
 #[derive(Debug)]
@@ -17,6 +22,10 @@ pub(crate) struct Log {
     options: StorageOptions,
     /// Ascending and contiguous, never empty.
     segments: Vec<Segment>,
+    /// Up to where room was made in the last of them.
+    reserved_bytes: u64,
+    /// How often the log was cut: a sync that began before says nothing about what came after.
+    cut_count: u64,
     /// End of what is only in a snapshot; the default where the log is whole. In the first segment
     /// or at its start, and between two batches.
     start: SnapshotId,
@@ -25,12 +34,50 @@ pub(crate) struct Log {
     scratch: Vec<u8>,
 }
 
+/// A sync of the log that has begun.
+#[derive(Debug)]
+#[must_use]
+pub struct LogSync {
+    work: DiskSync,
+    target: SyncTarget,
+}
+
+/// A sync of the log that is over.
+#[derive(Debug)]
+#[must_use]
+pub struct LogSynced {
+    target: SyncTarget,
+    outcome: io::Result<()>,
+}
+
+/// What a sync covers.
+#[derive(Debug)]
+struct SyncTarget {
+    /// Of the segment that was written to.
+    base_offset: Offset,
+    length_bytes: u64,
+    log_end: Offset,
+    cut_count: u64,
+}
+
+impl LogSync {
+    /// Waits for the disk, on whatever thread.
+    pub fn run(self) -> LogSynced {
+        LogSynced {
+            outcome: self.work.run(),
+            target: self.target,
+        }
+    }
+}
+
 impl Log {
     /// The log that consists of what is at or after `start` in these segments.
     pub(crate) fn new(options: StorageOptions, start: SnapshotId, segments: Vec<Segment>) -> Self {
         let mut log = Self {
             options,
             segments,
+            reserved_bytes: 0,
+            cut_count: 0,
             start,
             cache: BatchCache::new(options.cache_bytes),
             link: Link::default(),
@@ -154,6 +201,7 @@ impl Log {
             self.roll(disk)?;
         }
         let position_bytes = self.active().length_bytes;
+        self.make_room(disk, position_bytes + item_bytes);
         let kind = FrameKind::Batch {
             batch_bytes: batch.bytes().len() as u32,
         };
@@ -165,6 +213,14 @@ impl Log {
         Ok(())
     }
 
+    fn make_room<D: Disk>(&mut self, disk: &mut D, end_bytes: u64) {
+        if end_bytes > self.reserved_bytes {
+            let ahead_bytes = RESERVE_BYTES.min(self.options.segment_bytes);
+            self.reserved_bytes = end_bytes.saturating_add(ahead_bytes);
+            disk.reserve(&self.active().file, self.reserved_bytes);
+        }
+    }
+
     pub(crate) fn sync<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
         let active = self.active_mut();
         if active.durable_bytes < active.length_bytes {
@@ -173,6 +229,41 @@ impl Log {
             active.durable_bytes = active.length_bytes;
         }
         Ok(())
+    }
+
+    /// Begins to make durable what is there now.
+    pub(crate) fn begin_sync<D: Disk>(&mut self, disk: &mut D) -> Result<LogSync, StorageError> {
+        let log_end = self.link.log_end;
+        let active = self.active();
+        let work = if active.durable_bytes < active.length_bytes {
+            disk.begin_sync(&active.file)
+                .map_err(write_error("sync", &active.file))?
+        } else {
+            DiskSync::done()
+        };
+        let target = SyncTarget {
+            base_offset: active.base_offset,
+            length_bytes: active.length_bytes,
+            log_end,
+            cut_count: self.cut_count,
+        };
+        Ok(LogSync { work, target })
+    }
+
+    /// Notes what a sync made durable: the log up to the end that is returned, or `None` if the log was
+    /// cut meanwhile and nothing follows for what it is now.
+    pub(crate) fn finish_sync(&mut self, done: LogSynced) -> Result<Option<Offset>, StorageError> {
+        let LogSynced { target, outcome } = done;
+        let file = segment::file_name(target.base_offset);
+        outcome.map_err(write_error("sync", &file))?;
+        if target.cut_count != self.cut_count {
+            return Ok(None);
+        }
+        let active = self.active_mut();
+        if active.base_offset == target.base_offset {
+            active.durable_bytes = active.durable_bytes.max(target.length_bytes);
+        }
+        Ok(Some(target.log_end))
     }
 
     pub(crate) fn seal<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {
@@ -196,7 +287,11 @@ impl Log {
         let next = Segment::empty(self.link.log_end);
         create_segment(disk, &next.file)?;
         self.write_frame(disk, FrameKind::Close, &[])?;
+        let closed = self.active();
+        disk.truncate(&closed.file, closed.length_bytes)
+            .map_err(write_error("give back the room after", &closed.file))?;
         self.sync(disk)?;
+        self.reserved_bytes = 0;
         self.segments.push(next);
         Ok(())
     }
@@ -256,6 +351,8 @@ impl Log {
         segment.length_bytes = length_bytes;
         segment.durable_bytes = length_bytes;
         segment.sealed = false;
+        self.reserved_bytes = 0;
+        self.cut_count += 1;
         self.cache.truncate(log_end);
         self.link = self.last_link();
         Ok(())
@@ -351,6 +448,8 @@ impl Log {
             disk.sync_directory()
                 .map_err(write_error("sync the directory for", "removed segments"))?;
         }
+        self.reserved_bytes = 0;
+        self.cut_count += 1;
         self.start = start;
         self.cache.clear();
         self.link = self.last_link();

@@ -36,7 +36,7 @@ mod tests;
 pub use checkpoint::{SnapshotHeader, SnapshotReader};
 pub use checkpoint_writer::{MAX_RECORD_BYTES, SnapshotDownload, SnapshotWriter};
 pub use directory_disk::{DirectoryDisk, DirectoryDiskError};
-pub use disk::Disk;
+pub use disk::{Disk, DiskSync};
 pub use error::{OpenError, StorageError};
 pub use format::format;
 pub use meta::{Identity, VotersFrom};
@@ -48,6 +48,7 @@ use crate::ids::{DirectoryId, Offset};
 use crate::raft::{QuorumState, Recovered};
 
 use log::Log;
+pub use log::{LogSync, LogSynced};
 use snapshot_recovery::Snapshots;
 
 /// Sizes that storage works with.
@@ -221,6 +222,24 @@ impl<D: Disk> Storage<D> {
     pub fn sync(&mut self) -> Result<Offset, StorageError> {
         self.change(Log::sync)?;
         Ok(self.log.log_end())
+    }
+
+    /// Begins to make durable what the log holds now. It can be used on while the sync that is returned
+    /// runs; what came of that is told to [`finish_sync`](Self::finish_sync).
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub fn begin_sync(&mut self) -> Result<LogSync, StorageError> {
+        self.change(Log::begin_sync)
+    }
+
+    /// The end of the log that is durable by a sync that has run. `None` if the log was cut meanwhile:
+    /// what it holds now needs another sync.
+    ///
+    /// # Errors
+    /// If the disk failed; that is fatal.
+    pub fn finish_sync(&mut self, synced: LogSynced) -> Result<Option<Offset>, StorageError> {
+        self.change(|log, _| log.finish_sync(synced))
     }
 
     /// Makes the log durable and leaves a durable witness that it was. Without one, damage to the

@@ -6,6 +6,7 @@
 //!   written in any order, so sound batches of the same write may follow; they go as well, since
 //!   none of it was reported durable. Batches of a *later* write say so (see [`frame`]), and then
 //!   it is damage.
+//! * Zeros at the end of the last segment that has any bytes: room that was reserved for more.
 //! * Empty segments at the end: a roll or a truncation did not get to its end.
 //! * Temporary files and snapshots without their final name.
 //! * Segments and snapshots that lie wholly before the log start: their removal did not get to its
@@ -163,7 +164,7 @@ impl Plan {
             .map_err(write_error("sync the directory for", "found files"))?;
         if let Some((file, kept_bytes)) = &self.cut {
             disk.truncate(file, *kept_bytes)
-                .map_err(write_error("cut the torn tail of", file))?;
+                .map_err(write_error("cut what follows the log in", file))?;
         }
         // A process that was killed without a power cut leaves bytes that are visible, but were
         // never synced. Only the last two segments can hold such bytes: a roll ends with a sync.
@@ -218,15 +219,16 @@ fn inspect_log<D: Disk>(
     let (segment, ending) = inspect_segment(disk, bases[last_with_bytes], link, verify_checksums)?;
     link = link.after(&segment.entries);
     let mut empty = &bases[last_with_bytes + 1..];
+    let whole_bytes = disk
+        .length(&segment.file)
+        .map_err(read_error("examine", &segment.file))?
+        .unwrap_or(0);
+    if whole_bytes != segment.length_bytes {
+        plan.cut = Some((segment.file.clone(), segment.length_bytes));
+    }
     match ending {
         Ending::Open { .. } => {}
-        Ending::Torn(_) => {
-            let whole_bytes = disk
-                .length(&segment.file)
-                .map_err(read_error("examine", &segment.file))?;
-            plan.truncated_bytes = whole_bytes.unwrap_or(0) - segment.length_bytes;
-            plan.cut = Some((segment.file.clone(), segment.length_bytes));
-        }
+        Ending::Torn(_) => plan.truncated_bytes = whole_bytes - segment.length_bytes,
         Ending::Closed => match empty.split_first() {
             Some((next, rest)) if *next == link.log_end => empty = rest,
             _ => {

@@ -128,7 +128,8 @@ impl Link {
     }
 }
 
-/// How the sound part of a segment ends.
+/// How the sound part of a segment ends. Zeros up to the end of the file are no bytes but the room that a
+/// crash left behind it (see [`Disk::reserve`](crate::storage::disk::Disk::reserve)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// With the file.
@@ -172,6 +173,9 @@ pub(crate) fn scan(bytes: &[u8], before: Link, verify_checksums: bool) -> Result
     };
     while (scan.sound_bytes as usize) < bytes.len() {
         let position = scan.sound_bytes as usize;
+        if bytes[position..].iter().all(|byte| *byte == 0) {
+            break;
+        }
         let link = before.after(&scan.entries);
         let damage = |found: String| Damage {
             position_bytes: position as u64,

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use crate::storage::disk::{Disk, cut_past_the_end, not_found};
+use crate::storage::disk::{Disk, DiskSync, cut_past_the_end, not_found};
 
 /// Content of a new file while it has no name yet on the disk below, so that a name never shows a
 /// part of it.
@@ -124,7 +124,10 @@ impl<D: Disk> WriteBehindDisk<D> {
 
     /// Runs an action that writes to the disk below. After a failure it is unknown how much of it
     /// happened, so running it again could write something twice.
-    fn reach_inner(&mut self, action: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+    fn reach_inner<T>(
+        &mut self,
+        action: impl FnOnce(&mut Self) -> io::Result<T>,
+    ) -> io::Result<T> {
         if self.broken {
             return Err(io::Error::other(
                 "an earlier sync failed, so what is durable is unknown",
@@ -204,10 +207,10 @@ impl Held {
         self.kept_bytes = same_bytes as u64;
     }
 
-    fn flush<D: Disk>(&mut self, inner: &mut D) -> io::Result<()> {
+    fn flush<D: Disk>(&mut self, inner: &mut D) -> io::Result<DiskSync> {
         let Some(name) = &self.inner_name else {
             self.synced = Some(self.tail.clone());
-            return Ok(());
+            return Ok(DiskSync::done());
         };
         if self.kept_bytes < self.inner_bytes {
             inner.truncate(name, self.kept_bytes)?;
@@ -215,11 +218,11 @@ impl Held {
         if !self.tail.is_empty() {
             inner.append(name, &self.tail)?;
         }
-        inner.sync(name)?;
+        let sync = inner.begin_sync(name)?;
         self.kept_bytes = self.length_bytes();
         self.inner_bytes = self.kept_bytes;
         self.tail.clear();
-        Ok(())
+        Ok(sync)
     }
 }
 
@@ -246,6 +249,11 @@ impl<D: Disk> Disk for WriteBehindDisk<D> {
     }
 
     fn sync(&mut self, file: &str) -> io::Result<()> {
+        let sync = self.begin_sync(file)?;
+        self.reach_inner(|_| sync.run())
+    }
+
+    fn begin_sync(&mut self, file: &str) -> io::Result<DiskSync> {
         let id = *self.names.get(file).ok_or_else(|| not_found(file))?;
         self.reach_inner(|disk| {
             disk.files

@@ -104,9 +104,11 @@ fn who_comes_before_the_sync_shares_it_and_nobody_is_answered_earlier() {
     }
     let Bench { node, outbox, .. } = &mut bench;
     assert!(node.awaits_sync());
-    let synced = node.sync_storage().unwrap();
+    let sync = node.begin_sync().unwrap();
+    assert!(!node.awaits_sync(), "one at a time");
+    let synced = sync.run();
     assert!(outbox.departures.is_empty(), "{:?}", outbox.departures);
-    node.release_synced(now_ns, synced, outbox).unwrap();
+    node.finish_sync(now_ns, synced, outbox).unwrap();
     assert!(!node.awaits_sync());
     node.settle(now_ns, 0, outbox).unwrap();
     let departures = std::mem::take(&mut outbox.departures);

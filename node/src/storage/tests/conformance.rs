@@ -15,6 +15,7 @@ enum Operation {
     Append(&'static str, Vec<u8>),
     Write(&'static str, Vec<u8>),
     Truncate(&'static str, u64),
+    Reserve(&'static str, u64),
     Sync(&'static str),
     Rename(&'static str, &'static str),
     Remove(&'static str),
@@ -30,6 +31,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (name(), bytes()).prop_map(|(file, bytes)| Operation::Append(file, bytes)),
         2 => (name(), bytes()).prop_map(|(file, bytes)| Operation::Write(file, bytes)),
         2 => (name(), 0..16_u64).prop_map(|(file, length)| Operation::Truncate(file, length)),
+        1 => (name(), 0..32_u64).prop_map(|(file, length)| Operation::Reserve(file, length)),
         4 => name().prop_map(Operation::Sync),
         2 => (name(), name()).prop_map(|(from, to)| Operation::Rename(from, to)),
         1 => name().prop_map(Operation::Remove),
@@ -48,6 +50,10 @@ fn carry_out<D: Disk>(disk: &mut D, operation: &Operation) -> Answer {
         Operation::Append(file, bytes) => nothing(disk.append(file, bytes)),
         Operation::Write(file, bytes) => nothing(disk.write(file, bytes)),
         Operation::Truncate(file, length) => nothing(disk.truncate(file, *length)),
+        Operation::Reserve(file, length) => {
+            disk.reserve(file, *length);
+            Ok(Vec::new())
+        }
         Operation::Sync(file) => nothing(disk.sync(file)),
         Operation::Rename(from, to) => nothing(disk.rename(from, to)),
         Operation::Remove(file) => nothing(disk.remove(file)),

@@ -16,6 +16,8 @@ const ALL_SUBSETS_SECTORS: usize = 6;
 /// whose states multiply.
 const PREFIXES_OF_ONE: usize = 40;
 const PREFIXES_OF_SEVERAL: usize = 8;
+/// How much of the room that was reserved for a file a crash leaves; more would be more of the same.
+const LEFT_ROOM_BYTES: usize = 40;
 
 /// Clones share the disk, so that a test keeps access to the disk of a storage that is gone.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +38,10 @@ struct Machine {
 struct Content {
     visible: Vec<u8>,
     durable: Vec<u8>,
+    /// There is room behind the end.
+    has_room: bool,
+    /// The same, as far as it may be durable.
+    may_keep_room: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +60,7 @@ impl CrashDisk {
             machine.files.push(Content {
                 visible: bytes.clone(),
                 durable: bytes.clone(),
+                ..Content::default()
             });
             machine.names.insert(name.clone(), id);
         }
@@ -152,6 +159,16 @@ impl Content {
     }
 
     fn crash_variants(&self, prefix_count: usize) -> BTreeSet<Vec<u8>> {
+        let mut variants = self.torn_variants(prefix_count);
+        if self.may_keep_room {
+            let with_room = |bytes: &Vec<u8>| [bytes.as_slice(), &[0; LEFT_ROOM_BYTES]].concat();
+            let with_room: Vec<_> = variants.iter().map(with_room).collect();
+            variants.extend(with_room);
+        }
+        variants
+    }
+
+    fn torn_variants(&self, prefix_count: usize) -> BTreeSet<Vec<u8>> {
         let (durable, visible) = (&self.durable, &self.visible);
         let mut variants = BTreeSet::from([durable.clone(), visible.clone()]);
         let same_bytes = durable
@@ -246,7 +263,9 @@ impl Disk for CrashDisk {
 
     fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
         self.operate(format!("write {file} {}", bytes.len()), |machine| {
-            machine.content_or_new(file).visible = bytes.to_vec();
+            let content = machine.content_or_new(file);
+            content.visible = bytes.to_vec();
+            content.has_room = false;
             Ok(())
         })
     }
@@ -254,6 +273,7 @@ impl Disk for CrashDisk {
     fn truncate(&mut self, file: &str, length_bytes: u64) -> io::Result<()> {
         self.operate(format!("truncate {file} {length_bytes}"), |machine| {
             let id = machine.id(file)?;
+            machine.files[id].has_room = false;
             let visible = &mut machine.files[id].visible;
             if (visible.len() as u64) < length_bytes {
                 return Err(cut_past_the_end(file, length_bytes));
@@ -266,7 +286,9 @@ impl Disk for CrashDisk {
     fn sync(&mut self, file: &str) -> io::Result<()> {
         self.operate(format!("sync {file}"), |machine| {
             let id = machine.id(file)?;
-            machine.files[id].durable = machine.files[id].visible.clone();
+            let content = &mut machine.files[id];
+            content.durable = content.visible.clone();
+            content.may_keep_room = content.has_room;
             Ok(())
         })
     }
@@ -310,5 +332,13 @@ impl Disk for CrashDisk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(self.0.borrow().names.keys().cloned().collect())
+    }
+
+    fn reserve(&mut self, file: &str, _length_bytes: u64) {
+        let mut machine = self.0.borrow_mut();
+        if let Ok(id) = machine.id(file) {
+            machine.files[id].has_room = true;
+            machine.files[id].may_keep_room = true;
+        }
     }
 }
