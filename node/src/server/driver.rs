@@ -30,6 +30,7 @@ use crate::trace::{TraceEvent, Traced};
 use super::addresses::Addresses;
 use super::admission::Seat;
 use super::clock::{ClockState, SkewedClock, monotonic_ns};
+use super::gate::Gate;
 use super::log;
 use super::metrics::{Counted, LastApplied, Metrics};
 use super::peers::Peers;
@@ -185,6 +186,7 @@ pub(crate) struct ProcessOutbox {
     pub(crate) peers: Peers,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
+    gate: Gate,
     metrics: Metrics,
     /// Whether other voters may be in force, since somebody last looked.
     voters_changed: bool,
@@ -204,6 +206,7 @@ impl ProcessOutbox {
             peers,
             clients,
             askers,
+            gate: Gate::default(),
             metrics: Metrics::default(),
             voters_changed: false,
             trace_failure: None,
@@ -251,7 +254,10 @@ impl Outbox for ProcessOutbox {
                     .send(peer, endpoint.as_deref(), correlation, request);
             }
             Departure::Reply { ticket, response } => self.askers.answer(ticket, response),
-            Departure::ClientReply { ticket, reply } => self.clients.answer(ticket, reply),
+            Departure::ClientReply { ticket, reply } => {
+                self.gate.answered(ticket, Instant::now());
+                self.clients.answer(ticket, reply);
+            }
         }
     }
 
@@ -362,8 +368,6 @@ pub(crate) struct Driver {
     stop_by: Option<Instant>,
     /// The sync that is under way.
     syncing: Option<Syncing>,
-    /// Commands that wait until it is over.
-    commands: Vec<(Arrival, Seat)>,
 }
 
 /// A sync that another thread runs.
@@ -426,7 +430,6 @@ impl Driver {
             addresses,
             stop_by: None,
             syncing: None,
-            commands: Vec::new(),
         }
     }
 
@@ -461,7 +464,6 @@ impl Driver {
         }
         // In this order, whoever still asks either cannot send any more or is let go here.
         drop(self.inbox);
-        drop(self.commands);
         self.outbox.clients.abandon();
         self.outbox.askers.abandon();
         if let Some(mut syncing) = self.syncing.take() {
@@ -525,7 +527,7 @@ impl Driver {
     ) -> Result<(), DriverError> {
         let mut arrivals = std::mem::take(&mut taken.arrivals);
         if self.syncing.is_none() {
-            arrivals.extend(self.commands.drain(..).map(|(command, _)| command));
+            arrivals.extend(self.outbox.gate.open(Instant::now()));
         }
         let now_ns = self.clock.now_ns(monotonic_ns());
         Ok(node.take_in(now_ns, wall_clock_ms(), arrivals, &mut self.outbox)?)
@@ -536,6 +538,7 @@ impl Driver {
         let wait = self
             .clock
             .time_until(deadline_ns, monotonic_ns(), MAX_WAIT)
+            .min(self.outbox.gate.patience(Instant::now()).unwrap_or(MAX_WAIT))
             .max(MIN_WAIT);
         let woken = match &mut self.syncing {
             Some(syncing) if syncing.since.elapsed() >= SYNC_PATIENCE => {
@@ -595,7 +598,7 @@ impl Driver {
                 if is_read {
                     taken.arrivals.push(arrival);
                 } else {
-                    self.commands.push((arrival, seat));
+                    self.outbox.gate.add(arrival, seat, Instant::now());
                 }
             }
             Message::SetClock {

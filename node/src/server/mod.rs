@@ -9,6 +9,7 @@ mod complaints;
 mod connections;
 pub(crate) mod control;
 mod driver;
+mod gate;
 mod http;
 pub(crate) mod log;
 mod metrics;
