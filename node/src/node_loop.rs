@@ -250,7 +250,8 @@ impl<D: Disk> NodeLoop<D> {
         let Some(log_end) = log_end else {
             // The log was cut meanwhile, which the next sync makes good.
             self.unsynced = true;
-            self.held.splice(..0, std::mem::take(&mut self.held_by_sync));
+            self.held
+                .splice(..0, std::mem::take(&mut self.held_by_sync));
             return Ok(());
         };
         self.unsealed_since_ns = Some(now_ns);
@@ -383,7 +384,7 @@ impl<D: Disk> NodeLoop<D> {
                     leader: self.replica.leader(),
                     epoch: self.replica.epoch(),
                 };
-                self.release(Departure::ClientReply { ticket, reply }, outbox);
+                self.answer(ticket, reply, outbox);
             }
         }
     }
@@ -414,12 +415,14 @@ impl<D: Disk> NodeLoop<D> {
         self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower
     }
 
-    /// Lets something leave as soon as what is stored is durable, since it may speak of that. What
-    /// clients are told speaks only of what a majority has made durable.
+    /// Tells a client what speaks only of what a majority has made durable.
+    fn answer(&mut self, ticket: Ticket, reply: ClientReply, outbox: &mut impl Outbox) {
+        self.depart(Departure::ClientReply { ticket, reply }, outbox);
+    }
+
+    /// Lets something leave as soon as what is stored is durable, since it may speak of that.
     fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {
-        if matches!(departure, Departure::ClientReply { .. }) {
-            self.depart(departure, outbox);
-        } else if self.unsynced {
+        if self.unsynced {
             self.held.push(departure);
         } else if self.syncing {
             self.held_by_sync.push(departure);
@@ -602,7 +605,7 @@ impl<D: Disk> NodeLoop<D> {
             leader: refusal.leader,
             epoch: refusal.epoch,
         };
-        self.release(Departure::ClientReply { ticket, reply }, outbox);
+        self.answer(ticket, reply, outbox);
     }
 
     fn serve_read(&mut self, ticket: Ticket, read_offset: Offset, outbox: &mut impl Outbox) {
@@ -628,7 +631,7 @@ impl<D: Disk> NodeLoop<D> {
             value: self.machine.read(&object),
             position,
         };
-        self.release(Departure::ClientReply { ticket, reply }, outbox);
+        self.answer(ticket, reply, outbox);
     }
 
     fn serve_local_read(&mut self, ticket: Ticket, object: &Object, outbox: &mut impl Outbox) {
@@ -637,7 +640,7 @@ impl<D: Disk> NodeLoop<D> {
             applied: self.applied,
             epoch: self.replica.epoch(),
         };
-        self.release(Departure::ClientReply { ticket, reply }, outbox);
+        self.answer(ticket, reply, outbox);
     }
 
     fn apply(&mut self, high_watermark: Offset, outbox: &mut impl Outbox) -> Result<(), NodeError> {
@@ -676,7 +679,7 @@ impl<D: Disk> NodeLoop<D> {
         if let Some((ticket, proposed)) = self.waiting.take_committed(offset) {
             let epoch = self.replica.epoch();
             let reply = ClientReply::of(applied, epoch, proposed.is_transaction);
-            self.release(Departure::ClientReply { ticket, reply }, outbox);
+            self.answer(ticket, reply, outbox);
         }
         Ok(())
     }
@@ -697,7 +700,7 @@ impl<D: Disk> NodeLoop<D> {
                     epoch,
                 }
             };
-            self.release(Departure::ClientReply { ticket, reply }, outbox);
+            self.answer(ticket, reply, outbox);
         }
     }
 }

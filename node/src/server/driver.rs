@@ -437,10 +437,7 @@ impl Driver {
     ///
     /// # Errors
     /// When it cannot go on. Nothing that was held back may leave any more.
-    pub(crate) async fn run<D: Disk>(
-        mut self,
-        mut node: NodeLoop<D>,
-    ) -> Result<(), DriverError> {
+    pub(crate) async fn run<D: Disk>(mut self, mut node: NodeLoop<D>) -> Result<(), DriverError> {
         self.view.publish(node.leader(), node.epoch());
         self.addresses.learn(&node.describe());
         while !self.has_stopped(&node) {
@@ -538,7 +535,12 @@ impl Driver {
         let wait = self
             .clock
             .time_until(deadline_ns, monotonic_ns(), MAX_WAIT)
-            .min(self.outbox.gate.patience(Instant::now()).unwrap_or(MAX_WAIT))
+            .min(
+                self.outbox
+                    .gate
+                    .patience(Instant::now())
+                    .unwrap_or(MAX_WAIT),
+            )
             .max(MIN_WAIT);
         let woken = match &mut self.syncing {
             Some(syncing) if syncing.since.elapsed() >= SYNC_PATIENCE => {

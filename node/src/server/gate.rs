@@ -106,3 +106,145 @@ fn ticket_of(command: &Arrival) -> Option<Ticket> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ClientRequest;
+    use crate::server::admission::Admission;
+
+    const MS: Duration = Duration::from_millis(1);
+    const SOON: Duration = Duration::from_micros(100);
+
+    /// A gate, its clock, and the number of the last command.
+    struct Bench {
+        gate: Gate,
+        now: Instant,
+        last: u64,
+        admission: Admission,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                gate: Gate::default(),
+                now: Instant::now(),
+                last: 0,
+                admission: Admission::new(10_000),
+            }
+        }
+
+        fn come(&mut self, count: usize) {
+            for _ in 0..count {
+                self.last += 1;
+                let ticket = Ticket(self.last);
+                let request = ClientRequest::Transaction {
+                    stamp: None,
+                    operations: Vec::new(),
+                };
+                let seat = self.admission.admit().unwrap();
+                let command = Arrival::Client { ticket, request };
+                self.gate.add(command, seat, self.now);
+            }
+        }
+
+        fn open(&mut self) -> Vec<Ticket> {
+            self.gate
+                .open(self.now)
+                .iter()
+                .filter_map(ticket_of)
+                .collect()
+        }
+
+        fn answer(&mut self, tickets: &[Ticket]) {
+            for ticket in tickets {
+                self.gate.answered(*ticket, self.now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_client_never_waits() {
+        let mut bench = Bench::new();
+        for _ in 0..10 {
+            bench.come(1);
+            let entered = bench.open();
+            assert_eq!(entered.len(), 1);
+            bench.now += SOON;
+            bench.answer(&entered);
+            bench.now += SOON;
+        }
+        assert_eq!(bench.gate.patience(bench.now), None);
+    }
+
+    #[test]
+    fn clients_that_come_back_at_once_end_up_in_one_batch() {
+        let mut bench = Bench::new();
+        bench.come(1);
+        let first = bench.open();
+        bench.come(7);
+        assert!(bench.open().is_empty(), "a batch is under way");
+        bench.now += SOON;
+        bench.answer(&first);
+        assert!(bench.open().is_empty(), "one may still come back");
+        bench.come(1);
+        for _ in 0..5 {
+            let entered = bench.open();
+            assert_eq!(entered.len(), 8);
+            bench.now += SOON;
+            bench.answer(&entered);
+            bench.come(7);
+            assert!(bench.open().is_empty());
+            bench.come(1);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_a_moment() {
+        let mut bench = Bench::new();
+        bench.come(3);
+        assert_eq!(bench.open().len(), 3, "never answered");
+        bench.come(2);
+        bench.now += MS / 2;
+        assert!(bench.open().is_empty());
+        assert_eq!(bench.gate.patience(bench.now), Some(MS / 2));
+        bench.come(1);
+        bench.now += MS / 2;
+        assert_eq!(bench.open().len(), 3);
+    }
+
+    #[test]
+    fn waits_in_vain_become_rare_and_end_when_clients_come_back() {
+        let mut bench = Bench::new();
+        let mut waited_count = 0;
+        for _ in 0..200 {
+            bench.come(1);
+            if bench.open().is_empty() {
+                waited_count += 1;
+                bench.now += MS;
+                assert_eq!(bench.open().len(), 1);
+            }
+        }
+        assert!((2..12).contains(&waited_count), "{waited_count}");
+        let all: Vec<Ticket> = (1..=bench.last).map(Ticket).collect();
+        bench.answer(&all);
+        bench.now += MS * 5;
+        bench.come(1);
+        assert_eq!(bench.open().len(), 1, "those who were answered are gone");
+        assert_eq!(bench.gate.to_skip, 0);
+    }
+
+    #[test]
+    fn answers_to_others_do_not_count() {
+        let mut bench = Bench::new();
+        bench.come(1);
+        let entered = bench.open();
+        bench.answer(&[Ticket(77)]);
+        bench.come(1);
+        assert!(bench.open().is_empty());
+        bench.answer(&entered);
+        bench.answer(&entered);
+        bench.come(1);
+        assert_eq!(bench.open().len(), 2);
+    }
+}

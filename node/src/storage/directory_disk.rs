@@ -63,10 +63,7 @@ impl Handle {
         let Some(more_bytes) = length_bytes.checked_sub(self.whole_bytes) else {
             return;
         };
-        let (Ok(from), Ok(more)) = (
-            self.whole_bytes.try_into(),
-            i64::try_from(more_bytes),
-        ) else {
+        let (Ok(from), Ok(more)) = (self.whole_bytes.try_into(), i64::try_from(more_bytes)) else {
             return;
         };
         // Not every file system can, and the disk may be full: then appends make room as they go.

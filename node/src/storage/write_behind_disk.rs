@@ -124,10 +124,7 @@ impl<D: Disk> WriteBehindDisk<D> {
 
     /// Runs an action that writes to the disk below. After a failure it is unknown how much of it
     /// happened, so running it again could write something twice.
-    fn reach_inner<T>(
-        &mut self,
-        action: impl FnOnce(&mut Self) -> io::Result<T>,
-    ) -> io::Result<T> {
+    fn reach_inner<T>(&mut self, action: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         if self.broken {
             return Err(io::Error::other(
                 "an earlier sync failed, so what is durable is unknown",

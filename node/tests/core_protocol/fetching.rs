@@ -86,18 +86,39 @@ fn an_append_wakes_waiting_fetches() {
     assert!(append < reply, "records are read after they were appended");
 }
 
-/// KAFKA-14145: a follower learns of a commit although no record follows it.
-#[test]
-fn a_new_high_watermark_wakes_waiting_fetches() {
+/// A leader whose first record after its epoch's is committed, and a fetch that does not know that.
+fn committed_behind_a_fetch() -> (Solo, node::raft::Ticket) {
     let (mut solo, first) = parked();
     let (_, effects) = solo.propose(b"x");
     assert!(fetch_reply(&effects, first).is_some());
     let request = solo.fetch_request(Offset(2));
     let (second, effects) = solo.fetch(request);
     assert_eq!(fetch_reply(&effects, second), None);
-    let effects = solo.flush();
-    let (response, from) = fetch_reply(&effects, second).unwrap();
+    assert_eq!(fetch_reply(&solo.flush(), second), None);
+    (solo, second)
+}
+
+/// KAFKA-14145: a follower learns of a commit although no record follows it.
+#[test]
+fn a_new_high_watermark_wakes_waiting_fetches_if_no_record_follows() {
+    let (mut solo, ticket) = committed_behind_a_fetch();
+    let due_ns = solo.replica.next_deadline_ns();
+    assert_eq!(due_ns, solo.now_ns + MS, "a moment later");
+    let effects = solo.tick_after(MS);
+    let (response, from) = fetch_reply(&effects, ticket).unwrap();
     assert_eq!((response.high_watermark, from), (Some(Offset(2)), None));
+}
+
+#[test]
+fn a_new_high_watermark_travels_with_the_record_that_follows() {
+    let (mut solo, ticket) = committed_behind_a_fetch();
+    let (_, effects) = solo.propose(b"y");
+    let (response, from) = fetch_reply(&effects, ticket).unwrap();
+    assert_eq!(
+        (response.high_watermark, from),
+        (Some(Offset(2)), Some(Offset(2)))
+    );
+    assert_eq!(fetch_reply(&solo.tick_after(MS), ticket), None);
 }
 
 #[test]
@@ -132,11 +153,12 @@ fn the_end_of_leadership_answers_waiting_fetches() {
 }
 
 #[test]
-fn a_follower_that_lags_in_what_is_committed_never_waits() {
+fn a_follower_that_lags_in_what_is_committed_waits_no_longer_than_a_moment() {
     let (mut solo, _) = parked();
     let mut request = solo.fetch_request(Offset(1));
     request.high_watermark = None;
-    let (ticket, effects) = solo.fetch(request);
+    let (ticket, _) = solo.fetch(request);
+    let effects = solo.tick_after(MS);
     let (response, _) = fetch_reply(&effects, ticket).unwrap();
     assert_eq!(response.high_watermark, Some(Offset(1)));
 }
