@@ -399,3 +399,97 @@ fn disk_need(what: DiskProblem) -> Need {
         DiskProblem::MisdirectedWrite => Need::MisdirectedWrite,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::samples::any_fault;
+    use proptest::prelude::*;
+
+    fn schedule(faults: &str) -> Schedule {
+        let text = format!(r#"{{"format_version":1,"faults":{faults}}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn every_need_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = Need::all().map(Need::name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        let needs: BTreeSet<Need> = Need::all().collect();
+        assert_eq!(needs.len(), TABLE.len());
+        // Declared last, so the table reaches the end of the enum.
+        assert_eq!(Need::BeforeEvent as usize + 1, TABLE.len());
+    }
+
+    proptest! {
+        #[test]
+        fn every_fault_needs_something(fault in any_fault()) {
+            prop_assert!(!fault.needs().is_empty());
+        }
+    }
+
+    #[test]
+    fn planned_faults_need_no_more_than_their_family_says() {
+        for family in Family::ALL {
+            let options = crate::plan::PlanOptions::new(
+                3,
+                vec![family],
+                (1..=5).map(|number| format!("n{number}")).collect(),
+                600_000,
+                4_000,
+            );
+            let needs: BTreeSet<Need> = family.needs().collect();
+            let mut used = BTreeSet::new();
+            for fault in crate::plan::plan(&options).unwrap().faults {
+                used.extend(needs_of(&fault).unwrap());
+            }
+            assert_eq!(used, needs, "{family:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_world_cannot_do_is_refused_with_place_and_reason() {
+        let world = Capabilities::new(
+            "the simulation",
+            [Need::CutHold, Need::Kill, Need::AfterEvent],
+        )
+        .without(Need::CutReset, "messages have no connections there");
+        let faults = r#"[
+            {"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill"}},
+            {"trigger":{"at_ms":1},"duration_ms":5,
+             "fault":{"kind":"partition","shape":"leader","style":"reset"}},
+            {"trigger":{"on":"flush"},"duration_ms":5,"fault":{"kind":"kill"}},
+            {"trigger":{"on":"flush","edge":"before"},"duration_ms":5,"fault":{"kind":"kill"}},
+            {"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill","targets":"lagging"}},
+            {"trigger":{"at_ms":1},"duration_ms":5,
+             "fault":{"kind":"partition","shape":"one-way","target":"observers"}}]"#;
+        let refusals = world.refusals(&schedule(faults));
+        let told: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "fault 2 of the schedule (partition): resetting connections over cut links is not \
+                 possible in the simulation: messages have no connections there",
+                "fault 4 of the schedule (kill): holding nodes before events is not possible in the \
+                 simulation",
+                "fault 5 of the schedule (kill): knowing where logs end is not possible in the \
+                 simulation",
+                "fault 6 of the schedule (partition): having observers is not possible in the \
+                 simulation",
+            ]
+        );
+        let everything = Capabilities::new("a dream", Need::all());
+        assert_eq!(everything.refusals(&schedule(faults)), []);
+        assert_eq!(everything.families(), Family::ALL);
+        assert_eq!(world.styles(), [Style::Hold]);
+        assert_eq!(everything.styles().len(), 3);
+    }
+
+    #[test]
+    fn families_are_possible_only_as_a_whole() {
+        let losing = Capabilities::new("x", [Need::LinkLoss, Need::LinkDuplicate]);
+        assert_eq!(losing.families(), []);
+        let missing = losing.missing(Family::LinkFlaky.needs()).unwrap();
+        assert_eq!(missing.need, Need::LinkReorder);
+    }
+}

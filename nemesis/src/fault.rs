@@ -8,6 +8,8 @@ mod membership;
 mod network;
 mod process;
 mod reader;
+#[cfg(test)]
+pub(crate) mod samples;
 mod targets;
 #[cfg(test)]
 mod tests;
