@@ -453,6 +453,7 @@ fn validate_membership(
             problem: "\"add\" takes a node from outside the cluster, which is none of these; leave \
                       out \"target\", or name a node",
         }),
+        (MembershipChange::Promote, Target::Node(node)) => check_names([node], nodes),
         (MembershipChange::Promote, _) => at_least("a membership fault", 1, nodes),
         (_, target) => target.validate("a membership fault that removes a voter", nodes),
     }

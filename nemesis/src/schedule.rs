@@ -60,7 +60,9 @@ pub enum ScheduleError {
     },
 }
 
-/// Makes a schedule, hand-written or recorded, ready to run on `nodes`, or says why it cannot be.
+/// Makes a schedule, hand-written or recorded, ready to run on `nodes`, or says why it cannot be. `nodes`
+/// are all that may be part of the cluster at some time; one that is not when a fault on it is due makes
+/// the fault skipped.
 ///
 /// Faults without a number get the lowest free ones in file order, faults are sorted by trigger time,
 /// and both what was asked for and, where present, what it was resolved to must fit the cluster.

@@ -512,6 +512,10 @@ fn voters_change_as_far_as_the_cluster_allows() {
             r#"{"kind":"membership","what":"promote","target":["n1"]}"#,
             "already",
         ),
+        (
+            r#"{"kind":"membership","what":"promote","target":["n9"]}"#,
+            "no node",
+        ),
         (r#"{"kind":"membership","what":"replace"}"#, "outside"),
         (r#"{"kind":"membership","what":"remove"}"#, "1 voters"),
     ] {
