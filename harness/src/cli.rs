@@ -115,7 +115,8 @@ pub struct ExecutionArgs {
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none
+    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none;
+    /// partition-leader and other parts of these are in the README
     #[arg(long, default_value = "partition-random", value_name = "FAULTS")]
     pub nemesis: String,
     /// What clients do

@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use nemesis::action::Action;
 use nemesis::fault::Fault;
-use nemesis::resolve::{ClusterView, Resolution, resolve};
+use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
+use nemesis::view::ClusterView;
 use results::history::OperationType;
 use results::manifest::RunOptions;
 use results::schedule::{FaultOutcome, ScheduledFault};
@@ -273,10 +274,8 @@ impl<'a, W: World> Runner<'a, W> {
                 .map_err(|error| error.to_string());
         }
         let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
-        let view = ClusterView {
-            nodes: self.world.nodes().to_vec(),
-            leader: self.clients.leader().map(str::to_owned),
-        };
+        let leader = self.clients.leader().map(str::to_owned);
+        let view = ClusterView::new(self.world.nodes().to_vec(), leader);
         resolve(self.seed, fault.id, &parsed, &view)
     }
 

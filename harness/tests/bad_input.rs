@@ -124,6 +124,48 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
     assert!(said.contains("line 2"), "{said}");
 }
 
+/// What a world cannot do is told before anything starts, for what was asked by name and by file.
+#[test]
+fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
+    let lab = Lab::new();
+    for world in ["run", "sim"] {
+        let said = refused(&lab, &[world, "--nemesis", "kill,disk-slow"], 254);
+        one_line(&said);
+        assert!(said.contains("disk-slow"), "{said}");
+        assert!(
+            said.contains("slowing syncs down is not possible in"),
+            "{said}"
+        );
+        for (trigger, fault, word) in [
+            (
+                r#"{"at_ms":3000}"#,
+                r#"{"kind":"partition","shape":"leader","style":"reset"}"#,
+                "resetting connections",
+            ),
+            (
+                r#"{"on":"became-leader","nth":2}"#,
+                r#"{"kind":"kill","targets":"event-node"}"#,
+                "starting faults after events",
+            ),
+            (
+                r#"{"at_ms":3000}"#,
+                r#"{"kind":"kill","targets":"lagging"}"#,
+                "knowing where logs end",
+            ),
+        ] {
+            let text = format!(
+                r#"{{"format_version":1,"faults":[{{"trigger":{trigger},"duration_ms":500,"fault":{fault}}}]}}"#
+            );
+            let path = lab.write("schedule.json", &text);
+            let path = path.to_string_lossy();
+            let said = refused(&lab, &[world, "--time", "5", "--schedule", &path], 254);
+            one_line(&said);
+            assert!(said.contains("fault 1"), "{said}");
+            assert!(said.contains(word), "{said}");
+        }
+    }
+}
+
 #[test]
 fn an_output_folder_that_cannot_be_written_is_the_environments_fault() {
     let lab = Lab::new();

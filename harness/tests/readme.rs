@@ -196,7 +196,11 @@ fn the_schedule_shown_can_be_run() {
 #[test]
 fn the_tables_name_every_fault_family_and_bugs_are_named_right() {
     let text = readme();
-    for word in nemesis::family::Family::words() {
+    let worlds = [
+        harness::processes::capabilities(),
+        harness::simulation::capabilities(),
+    ];
+    for word in worlds.iter().flat_map(|world| world.words()) {
         assert!(text.contains(&format!("| `{word}` |")), "{word} is missing");
     }
     for line in text.lines().filter(|line| line.starts_with("$ harness")) {

@@ -1,19 +1,75 @@
-//! Owns the families of faults that `--nemesis` accepts, and their names.
+//! Owns the families of faults that `--nemesis` accepts: names, ids, and what they need.
 //! Never plans or injects one.
 
+#[cfg(test)]
+mod tests;
+
+use crate::capability::{Capabilities, Missing, Need};
 use crate::names::{nearest, suggestion};
 
 /// A family of faults that can be asked for by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Partitions of drawn shapes.
+    /// Partitions of all drawn shapes that fit the cluster.
     PartitionRandom,
-    /// Processes killed and started again.
+    /// The first half of the nodes from the rest.
+    PartitionHalves,
+    /// A drawn half of the nodes from the rest.
+    PartitionRandomHalves,
+    /// A drawn node from all others.
+    PartitionNode,
+    /// The leader from all others.
+    PartitionLeader,
+    /// The leader in a minority.
+    PartitionLeaderMinority,
+    /// The leader in a majority.
+    PartitionLeaderMajority,
+    /// A ring in which every node sees another majority.
+    PartitionMajoritiesRing,
+    /// Two halves, and one node that reaches both.
+    PartitionBridge,
+    /// One node in one direction.
+    PartitionOneWay,
+    /// Nodes that reach their neighbours only.
+    PartitionChain,
+    /// Links with delay, little bandwidth, or none after some bytes.
+    LinkSlow,
+    /// Links that lose, repeat and reorder messages.
+    LinkFlaky,
+    /// Processes killed as by a power cut, and started again.
     Kill,
+    /// Processes killed without losing bytes, and started again.
+    KillClean,
+    /// Processes asked to end, and started again.
+    Restart,
     /// Processes stopped and continued.
     Pause,
-    /// Clocks set wrong and right again.
+    /// Processes stopped and continued over and over.
+    Slow,
+    /// Disks lost.
+    Wipe,
+    /// Clocks set wrong and right again, and running at another rate.
     ClockSkew,
+    /// Clocks set wrong and right again.
+    ClockBump,
+    /// Clocks going back and forth.
+    ClockStrobe,
+    /// Clocks running at another rate.
+    ClockDrift,
+    /// Slow syncs.
+    DiskSlow,
+    /// Disks without space.
+    DiskFull,
+    /// Syncs and reads that fail.
+    DiskError,
+    /// Data destroyed on disk, within the fault budget.
+    DiskCorrupt,
+    /// Voters that change.
+    Membership,
+    /// Snapshots out of turn.
+    Snapshot,
+    /// Clients in a hurry.
+    Burst,
 }
 
 /// What is wrong with a list of families.
@@ -23,13 +79,23 @@ pub enum FamilyError {
     #[error(
         "unknown nemesis \"{name}\"{}; known: {}",
         suggestion(*.nearest),
-        WORDS.join(", ")
+        .known.join(", ")
     )]
     Unknown {
         /// The name.
         name: String,
         /// The name it was probably meant to be.
         nearest: Option<&'static str>,
+        /// Every name that would do.
+        known: Vec<&'static str>,
+    },
+    /// A family that the world cannot do.
+    #[error("nemesis \"{name}\": {missing}")]
+    Impossible {
+        /// The name.
+        name: &'static str,
+        /// What the world would have to do.
+        missing: Missing,
     },
     /// A name given twice.
     #[error("nemesis \"{name}\" is given twice; name it once")]
@@ -44,72 +110,384 @@ pub enum FamilyError {
         name: &'static str,
     },
     /// No name at all.
-    #[error("no nemesis given; write \"none\" for a run without faults. Known: {}", WORDS.join(", "))]
-    Empty,
+    #[error("no nemesis given; write \"none\" for a run without faults. Known: {}", .known.join(", "))]
+    Empty {
+        /// Every name that would do.
+        known: Vec<&'static str>,
+    },
 }
 
-const WORDS: &[&str] = &[
-    "partition-random",
-    "kill",
-    "pause",
-    "clock-skew",
-    "all",
-    "none",
+/// How the ids of planned faults of a family are formed. Part of the format: an id decides what a fault
+/// draws, so these never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Id {
+    /// `number * 10 + digit`: families with a last digit of their own, 1 to 4.
+    Old(u64),
+    /// `(number * 100 + code) * 10 + 5`: the last digit 5 says that two more digits name the family.
+    New(u64),
+}
+
+#[derive(Debug)]
+struct Facts {
+    family: Family,
+    name: &'static str,
+    id: Id,
+    /// The family of which this one is a part.
+    part_of: Option<Family>,
+    /// The smallest cluster in which it makes sense.
+    needed_count: usize,
+    needs: &'static [Need],
+}
+
+const FACTS: [Facts; 30] = [
+    Facts {
+        family: Family::PartitionRandom,
+        name: "partition-random",
+        id: Id::Old(1),
+        part_of: None,
+        needed_count: 2,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionHalves,
+        name: "partition-halves",
+        id: Id::New(1),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 2,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionRandomHalves,
+        name: "partition-random-halves",
+        id: Id::New(2),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 2,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionNode,
+        name: "partition-node",
+        id: Id::New(3),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 2,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionLeader,
+        name: "partition-leader",
+        id: Id::New(4),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 2,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionLeaderMinority,
+        name: "partition-leader-minority",
+        id: Id::New(5),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 3,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionLeaderMajority,
+        name: "partition-leader-majority",
+        id: Id::New(6),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 3,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionMajoritiesRing,
+        name: "partition-majorities-ring",
+        id: Id::New(7),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 3,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionBridge,
+        name: "partition-bridge",
+        id: Id::New(8),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 3,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionOneWay,
+        name: "partition-one-way",
+        id: Id::New(9),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 2,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionChain,
+        name: "partition-chain",
+        id: Id::New(10),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 3,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::LinkSlow,
+        name: "link-slow",
+        id: Id::New(11),
+        part_of: None,
+        needed_count: 2,
+        needs: &[Need::LinkDelay, Need::LinkBandwidth, Need::LinkStall],
+    },
+    Facts {
+        family: Family::LinkFlaky,
+        name: "link-flaky",
+        id: Id::New(12),
+        part_of: None,
+        needed_count: 2,
+        needs: &[Need::LinkLoss, Need::LinkDuplicate, Need::LinkReorder],
+    },
+    Facts {
+        family: Family::Kill,
+        name: "kill",
+        id: Id::Old(2),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::Kill],
+    },
+    Facts {
+        family: Family::KillClean,
+        name: "kill-clean",
+        id: Id::New(13),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::KillClean],
+    },
+    Facts {
+        family: Family::Restart,
+        name: "restart",
+        id: Id::New(14),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::Restart],
+    },
+    Facts {
+        family: Family::Pause,
+        name: "pause",
+        id: Id::Old(3),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::Pause],
+    },
+    Facts {
+        family: Family::Slow,
+        name: "slow",
+        id: Id::New(15),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::Slow],
+    },
+    Facts {
+        family: Family::Wipe,
+        name: "wipe",
+        id: Id::New(16),
+        part_of: None,
+        needed_count: 3,
+        needs: &[Need::Wipe],
+    },
+    Facts {
+        family: Family::ClockSkew,
+        name: "clock-skew",
+        id: Id::Old(4),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::SetClocks],
+    },
+    Facts {
+        family: Family::ClockBump,
+        name: "clock-bump",
+        id: Id::New(17),
+        part_of: Some(Family::ClockSkew),
+        needed_count: 1,
+        needs: &[Need::SetClocks],
+    },
+    Facts {
+        family: Family::ClockStrobe,
+        name: "clock-strobe",
+        id: Id::New(18),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::StrobeClocks],
+    },
+    Facts {
+        family: Family::ClockDrift,
+        name: "clock-drift",
+        id: Id::New(19),
+        part_of: Some(Family::ClockSkew),
+        needed_count: 1,
+        needs: &[Need::SetClocks],
+    },
+    Facts {
+        family: Family::DiskSlow,
+        name: "disk-slow",
+        id: Id::New(20),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::SlowSync],
+    },
+    Facts {
+        family: Family::DiskFull,
+        name: "disk-full",
+        id: Id::New(21),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::NoSpace],
+    },
+    Facts {
+        family: Family::DiskError,
+        name: "disk-error",
+        id: Id::New(22),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::SyncError, Need::ReadError],
+    },
+    Facts {
+        family: Family::DiskCorrupt,
+        name: "disk-corrupt",
+        id: Id::New(23),
+        part_of: None,
+        needed_count: 3,
+        needs: &[
+            Need::BitFlip,
+            Need::Truncate,
+            Need::TornWrite,
+            Need::MisdirectedWrite,
+        ],
+    },
+    Facts {
+        family: Family::Membership,
+        name: "membership",
+        id: Id::New(24),
+        part_of: None,
+        needed_count: 3,
+        needs: &[Need::Membership],
+    },
+    Facts {
+        family: Family::Snapshot,
+        name: "snapshot",
+        id: Id::New(25),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::Snapshot],
+    },
+    Facts {
+        family: Family::Burst,
+        name: "burst",
+        id: Id::New(26),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::Burst],
+    },
 ];
 
 impl Family {
-    /// Every family.
-    pub const ALL: [Self; 4] = [
+    /// Every family, in the order in which people are shown them.
+    pub const ALL: [Self; 30] = [
         Self::PartitionRandom,
+        Self::PartitionHalves,
+        Self::PartitionRandomHalves,
+        Self::PartitionNode,
+        Self::PartitionLeader,
+        Self::PartitionLeaderMinority,
+        Self::PartitionLeaderMajority,
+        Self::PartitionMajoritiesRing,
+        Self::PartitionBridge,
+        Self::PartitionOneWay,
+        Self::PartitionChain,
+        Self::LinkSlow,
+        Self::LinkFlaky,
         Self::Kill,
+        Self::KillClean,
+        Self::Restart,
         Self::Pause,
+        Self::Slow,
+        Self::Wipe,
         Self::ClockSkew,
+        Self::ClockBump,
+        Self::ClockStrobe,
+        Self::ClockDrift,
+        Self::DiskSlow,
+        Self::DiskFull,
+        Self::DiskError,
+        Self::DiskCorrupt,
+        Self::Membership,
+        Self::Snapshot,
+        Self::Burst,
     ];
+
+    fn facts(self) -> &'static Facts {
+        // In the order of the enum, as a test makes sure.
+        &FACTS[self as usize]
+    }
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::PartitionRandom => "partition-random",
-            Self::Kill => "kill",
-            Self::Pause => "pause",
-            Self::ClockSkew => "clock-skew",
+        self.facts().name
+    }
+
+    /// Id of the planned fault with this number, from 0. Never 0, and never that of another family.
+    pub(crate) fn id(self, number: u64) -> u64 {
+        match self.facts().id {
+            Id::Old(digit) => number * 10 + digit,
+            Id::New(code) => (number * 100 + code) * 10 + 5,
         }
     }
 
-    /// The last decimal digit of the ids of planned faults of this family. Part of the format: an id
-    /// decides what a fault draws, so these never change.
-    pub(crate) fn digit(self) -> u64 {
-        match self {
-            Self::PartitionRandom => 1,
-            Self::Kill => 2,
-            Self::Pause => 3,
-            Self::ClockSkew => 4,
-        }
+    /// The family that a planned fault with this id belongs to.
+    pub fn of_id(id: u64) -> Option<Self> {
+        let found = match id % 10 {
+            5 => Id::New(id / 10 % 100),
+            digit => Id::Old(digit),
+        };
+        let mut all = FACTS.iter();
+        all.find(|facts| facts.id == found)
+            .map(|facts| facts.family)
     }
 
-    /// Every word that [`parse_families`] knows, for help texts and completions.
-    pub fn words() -> &'static [&'static str] {
-        WORDS
+    /// The family that has these faults among others, if there is one.
+    pub fn part_of(self) -> Option<Self> {
+        self.facts().part_of
+    }
+
+    /// The smallest cluster in which it makes sense.
+    pub fn needed_count(self) -> usize {
+        self.facts().needed_count
+    }
+
+    /// What a world must be able to do for all of its faults.
+    pub fn needs(self) -> impl Iterator<Item = Need> {
+        self.facts().needs.iter().copied()
     }
 }
 
-/// Reads a comma-separated list such as `kill,pause`, in the order given.
+/// Reads a comma-separated list such as `kill,pause`, in the order given, for a world that can do what
+/// `capabilities` say.
 ///
-/// `all` is every family and `none` is no family; both stand alone.
-pub fn parse_families(text: &str) -> Result<Vec<Family>, FamilyError> {
+/// `all` is every family that this world can do, those left out that are part of another, and `none` is
+/// no family; both stand alone.
+pub fn parse_families(text: &str, capabilities: &Capabilities) -> Result<Vec<Family>, FamilyError> {
     let names: Vec<&str> = text
         .split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty())
         .collect();
     if names.is_empty() {
-        return Err(FamilyError::Empty);
+        return Err(FamilyError::Empty {
+            known: capabilities.words(),
+        });
     }
     let mut families = Vec::new();
     for name in &names {
         let alone = match *name {
             "none" => Some(("none", Vec::new())),
-            "all" => Some(("all", Family::ALL.to_vec())),
+            "all" => Some(("all", capabilities.all_families())),
             _ => None,
         };
         if let Some((name, these)) = alone {
@@ -118,12 +496,7 @@ pub fn parse_families(text: &str) -> Result<Vec<Family>, FamilyError> {
             }
             return Ok(these);
         }
-        let Some(family) = Family::ALL.into_iter().find(|known| known.name() == *name) else {
-            return Err(FamilyError::Unknown {
-                name: (*name).to_owned(),
-                nearest: nearest(name, WORDS),
-            });
-        };
+        let family = find(name, capabilities)?;
         if families.contains(&family) {
             return Err(FamilyError::GivenTwice {
                 name: (*name).to_owned(),
@@ -134,50 +507,21 @@ pub fn parse_families(text: &str) -> Result<Vec<Family>, FamilyError> {
     Ok(families)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_keep_their_order() {
-        assert_eq!(
-            parse_families("pause, partition-random"),
-            Ok(vec![Family::Pause, Family::PartitionRandom])
-        );
-        assert_eq!(parse_families("none"), Ok(Vec::new()));
-        assert_eq!(parse_families("all"), Ok(Family::ALL.to_vec()));
-    }
-
-    #[test]
-    fn every_family_is_a_word_and_reads_back() {
-        for family in Family::ALL {
-            assert_eq!(parse_families(family.name()), Ok(vec![family]));
-            assert!(Family::words().contains(&family.name()));
-        }
-    }
-
-    #[test]
-    fn mistakes_are_explained() {
-        let unknown = parse_families("kill,partiton-random")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            unknown.contains("did you mean \"partition-random\"?"),
-            "{unknown}"
-        );
-        assert!(unknown.contains("clock-skew, all, none"), "{unknown}");
-        assert_eq!(
-            parse_families("kill,none"),
-            Err(FamilyError::NotAlone { name: "none" })
-        );
-        assert_eq!(
-            parse_families("all,kill"),
-            Err(FamilyError::NotAlone { name: "all" })
-        );
-        assert!(matches!(
-            parse_families("kill,kill"),
-            Err(FamilyError::GivenTwice { .. })
-        ));
-        assert_eq!(parse_families(" , "), Err(FamilyError::Empty));
+fn find(name: &str, capabilities: &Capabilities) -> Result<Family, FamilyError> {
+    let mut all = Family::ALL.into_iter();
+    let Some(family) = all.find(|known| known.name() == name) else {
+        let known = capabilities.words();
+        return Err(FamilyError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(name, &known),
+            known,
+        });
+    };
+    match capabilities.missing(family.needs()) {
+        None => Ok(family),
+        Some(missing) => Err(FamilyError::Impossible {
+            name: family.name(),
+            missing,
+        }),
     }
 }

@@ -1,22 +1,74 @@
 //! Owns the vocabulary of faults: what can be asked for, and how it is written in a schedule.
 //! Never decides who is hit; turning "the leader" into a node is the business of `resolve`.
 
-mod json;
+mod clock;
+mod disk;
+mod error;
+mod membership;
+mod network;
+mod process;
+mod reader;
+#[cfg(test)]
+pub(crate) mod samples;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod words;
 
-use crate::names::suggestion;
 use results::schedule::FaultDescription;
-use std::collections::BTreeSet;
+use serde_json::{Map, Value};
+
+pub use self::clock::{
+    CLOCK_OFFSET_MAX_MS, CLOCK_RATE_MAX, CLOCK_RATE_MIN, STROBE_PERIOD_MAX_MS, Strobe,
+};
+pub use self::disk::{DiskFault, DiskProblem, Files, SYNC_DELAY_MAX_MS};
+pub use self::error::FaultError;
+pub use self::membership::MembershipChange;
+pub use self::network::{
+    DELAY_MAX_MS, Direction, Distribution, LinkSelector, Shape, Shaping, Style,
+};
+pub use self::process::{DUTY_MAX_MS, DutyCycle};
+pub use self::targets::{Group, Target, Targets};
+pub use self::words::Word;
+
+pub(crate) use self::clock::check_clock;
+pub(crate) use self::network::check_links;
+pub(crate) use self::targets::check_names;
+
+use self::reader::Reader;
+use self::targets::at_least;
+use self::words::unknown_word;
+use crate::budget;
 
 /// A fault as asked for, before the run decides whom it hits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// Cut network links. Bytes sent meanwhile are held and delivered late, never lost.
+    /// Cut network links.
     Partition {
         /// Which links.
         shape: Shape,
+        /// What becomes of connections over them.
+        style: Style,
     },
-    /// Kill processes without warning; healing starts them again.
+    /// Delay, thin out or slow down what passes over network links.
+    Link {
+        /// Which links.
+        links: LinkSelector,
+        /// What is done to them.
+        shaping: Shaping,
+    },
+    /// Kill processes as a power cut does: unsynced bytes are lost. Healing starts them again.
     Kill {
+        /// Which nodes.
+        targets: Targets,
+    },
+    /// Kill processes of a system that goes on: whatever they wrote stays. Healing starts them again.
+    KillClean {
+        /// Which nodes.
+        targets: Targets,
+    },
+    /// Ask processes to end, which gives leaders time to hand over. Healing starts them again.
+    Restart {
         /// Which nodes.
         targets: Targets,
     },
@@ -24,6 +76,21 @@ pub enum Fault {
     Pause {
         /// Which nodes.
         targets: Targets,
+    },
+    /// Stop and continue processes over and over; healing lets them continue.
+    Slow {
+        /// Which nodes.
+        targets: Targets,
+        /// How long they run and stop.
+        duty: DutyCycle,
+    },
+    /// Kill processes and take their disks away. Healing starts them on empty ones, as other replicas
+    /// of the same name (KIP-853: with a new directory id).
+    Wipe {
+        /// Which nodes.
+        targets: Targets,
+        /// Whether more nodes than a minority may lose their data.
+        beyond_budget: bool,
     },
     /// Set the clocks of nodes apart from real time; healing sets them right.
     ClockSkew {
@@ -34,459 +101,360 @@ pub enum Fault {
         /// How many milliseconds pass on the clock for each real one.
         rate: f64,
     },
-}
-
-/// Which links a partition cuts.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
-    /// A drawn half of the nodes from the rest, both ways.
-    RandomHalves,
-    /// One node from all others, both ways.
-    OneNode {
-        /// The isolated node.
+    /// Set the clocks of nodes back and forth; healing sets them right.
+    ClockStrobe {
+        /// Which nodes.
+        targets: Targets,
+        /// How far and how often.
+        strobe: Strobe,
+    },
+    /// Let disks fail. Healing ends errors and slowness; what was destroyed stays destroyed.
+    Disk {
+        /// Which nodes.
+        targets: Targets,
+        /// What goes wrong.
+        disk: DiskFault,
+        /// Whether more nodes than a minority may have damaged data.
+        beyond_budget: bool,
+    },
+    /// Change the voters.
+    Membership {
+        /// How.
+        change: MembershipChange,
+        /// Which node: the one that is added, removed, replaced or promoted.
         target: Target,
     },
-    /// One node from all others, in a single direction.
-    OneWay {
-        /// The node that cannot speak, or cannot hear.
-        target: Target,
-        /// Which of the two.
-        direction: Direction,
+    /// Make nodes take a snapshot now.
+    Snapshot {
+        /// Which nodes.
+        targets: Targets,
     },
-    /// Every node sees a majority, and no two nodes see the same one.
-    MajoritiesRing,
-    /// Named groups from each other, both ways. A node in no group still reaches everybody: a bridge.
-    Groups(Vec<Vec<String>>),
-    /// Exactly these directed links, written `(from, to)`.
-    Links(Vec<(String, String)>),
+    /// Let clients stop waiting between operations; healing lets them keep their pace again.
+    Burst,
 }
 
-/// Which direction of a one-way partition is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// Drawn when the fault is resolved.
-    Any,
-    /// What the node sends does not arrive; it still hears the others.
-    From,
-    /// What is sent to the node does not arrive; the others still hear it.
-    To,
-}
+const PARTITION: &str = "partition";
+const LINK: &str = "link";
+const KILL: &str = "kill";
+const KILL_CLEAN: &str = "kill-clean";
+const RESTART: &str = "restart";
+const PAUSE: &str = "pause";
+const SLOW: &str = "slow";
+const WIPE: &str = "wipe";
+const CLOCK_SKEW: &str = "clock-skew";
+const CLOCK_STROBE: &str = "clock-strobe";
+const DISK: &str = "disk";
+const MEMBERSHIP: &str = "membership";
+const SNAPSHOT: &str = "snapshot";
+const BURST: &str = "burst";
 
-/// One node to be hit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// A drawn one.
-    One,
-    /// The leader at that moment.
-    Leader,
-    /// This one.
-    Node(String),
-}
-
-/// The nodes to be hit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Targets {
-    /// A drawn one.
-    One,
-    /// As many drawn ones as leave a majority untouched.
-    Minority,
-    /// The smallest number of drawn ones that leaves no majority.
-    Majority,
-    /// Every node.
-    All,
-    /// The leader at that moment.
-    Leader,
-    /// These.
-    Nodes(Vec<String>),
-}
-
-/// Largest clock jump that a fault may ask for: a day.
-pub const CLOCK_OFFSET_MAX_MS: i64 = 24 * 60 * 60 * 1000;
-/// Slowest rate that a fault may ask for.
-pub const CLOCK_RATE_MIN: f64 = 0.01;
-/// Fastest rate that a fault may ask for.
-pub const CLOCK_RATE_MAX: f64 = 100.0;
-
-/// What is wrong with a fault somebody wrote.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum FaultError {
-    /// A kind, shape, target or style that does not exist.
-    #[error("unknown {what} \"{word}\"{}; known: {}", suggestion(*.nearest), .known.join(", "))]
-    UnknownWord {
-        /// What the word should have named.
-        what: &'static str,
-        /// The word.
-        word: String,
-        /// Every word that would do.
-        known: &'static [&'static str],
-        /// The word it was probably meant to be.
-        nearest: Option<&'static str>,
-    },
-    /// A parameter that this fault does not have.
-    #[error(
-        "a {kind} fault has no parameter \"{parameter}\"{}; it has: {}",
-        suggestion(*.nearest),
-        .known.join(", ")
-    )]
-    UnknownParameter {
-        /// Kind of the fault, with its shape if that decides the parameters.
-        kind: String,
-        /// The parameter.
-        parameter: String,
-        /// Every parameter of this kind.
-        known: &'static [&'static str],
-        /// The parameter it was probably meant to be.
-        nearest: Option<&'static str>,
-    },
-    /// A parameter that the fault cannot do without.
-    #[error("a {kind} fault needs \"{parameter}\": {expected}")]
-    MissingParameter {
-        /// Kind of the fault.
-        kind: String,
-        /// The parameter.
-        parameter: &'static str,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// A parameter of the wrong type or out of range.
-    #[error("\"{parameter}\" is {found}; expected {expected}")]
-    BadParameter {
-        /// The parameter.
-        parameter: &'static str,
-        /// Its value as JSON.
-        found: String,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// A node that the cluster does not have.
-    #[error("there is no node \"{node}\" in this cluster; it has: {}", .nodes.join(", "))]
-    NoSuchNode {
-        /// The name.
-        node: String,
-        /// Every node of the cluster.
-        nodes: Vec<String>,
-    },
-    /// A node, link or group given twice.
-    #[error("{what} is given twice; name it once")]
-    GivenTwice {
-        /// Which.
-        what: String,
-    },
-    /// A link from a node to itself.
-    #[error("there is no link from {node} to itself; a link joins two different nodes")]
-    LinkToItself {
-        /// The node.
-        node: String,
-    },
-    /// The cluster is too small for this fault.
-    #[error("{what} needs at least {needed_count} nodes, and this cluster has {node_count}")]
-    TooFewNodes {
-        /// Which fault or which targets.
-        what: &'static str,
-        /// The smallest cluster in which it makes sense.
-        needed_count: usize,
-        /// The size of this cluster.
-        node_count: usize,
-    },
-}
+/// Every kind as schedules name it.
+pub const KINDS: [&str; 14] = [
+    PARTITION,
+    LINK,
+    KILL,
+    KILL_CLEAN,
+    RESTART,
+    PAUSE,
+    SLOW,
+    WIPE,
+    CLOCK_SKEW,
+    CLOCK_STROBE,
+    DISK,
+    MEMBERSHIP,
+    SNAPSHOT,
+    BURST,
+];
 
 impl Fault {
     /// Reads a fault from a schedule. Unknown words and unknown parameters are refused, never ignored.
     pub fn from_description(description: &FaultDescription) -> Result<Self, FaultError> {
-        json::parse(description)
+        let kind = description.kind.as_str();
+        let reader = Reader::new(kind, &description.parameters);
+        let only = |known: &[&'static str]| reader.refuse_others(kind, known);
+        // Misplaced parameters are told before wrong values.
+        match kind {
+            PARTITION | LINK => {}
+            KILL | KILL_CLEAN | RESTART | PAUSE | SNAPSHOT => only(&["targets"])?,
+            SLOW => only(&["targets", "on_ms", "off_ms"])?,
+            WIPE => only(&["targets", "beyond_budget"])?,
+            CLOCK_SKEW => only(&["targets", "offset_ms", "rate"])?,
+            CLOCK_STROBE => only(&["targets", "delta_ms", "period_ms"])?,
+            DISK => only(&["targets", "what", "files", "delay_ms", "beyond_budget"])?,
+            MEMBERSHIP => only(&["what", "target"])?,
+            BURST => only(&[])?,
+            word => return Err(unknown_word("kind of fault", word, KINDS.to_vec())),
+        }
+        Self::read(kind, reader)
+    }
+
+    fn read(kind: &str, reader: Reader<'_>) -> Result<Self, FaultError> {
+        let targets = || Targets::read(reader);
+        Ok(match kind {
+            PARTITION => {
+                let (shape, style) = network::read_partition(reader)?;
+                Self::Partition { shape, style }
+            }
+            LINK => Self::Link {
+                links: LinkSelector::read(reader)?,
+                shaping: Shaping::read(reader)?,
+            },
+            KILL => Self::Kill {
+                targets: targets()?,
+            },
+            KILL_CLEAN => Self::KillClean {
+                targets: targets()?,
+            },
+            RESTART => Self::Restart {
+                targets: targets()?,
+            },
+            PAUSE => Self::Pause {
+                targets: targets()?,
+            },
+            SLOW => Self::Slow {
+                targets: targets()?,
+                duty: DutyCycle::read(reader)?,
+            },
+            WIPE => Self::Wipe {
+                targets: targets()?,
+                beyond_budget: reader.flag("beyond_budget")?,
+            },
+            CLOCK_SKEW => {
+                let (offset_ms, rate) = clock::read_skew(reader)?;
+                Self::ClockSkew {
+                    targets: targets()?,
+                    offset_ms,
+                    rate,
+                }
+            }
+            CLOCK_STROBE => Self::ClockStrobe {
+                targets: targets()?,
+                strobe: Strobe::read(reader)?,
+            },
+            DISK => Self::Disk {
+                targets: targets()?,
+                disk: DiskFault::read(reader)?,
+                beyond_budget: reader.flag("beyond_budget")?,
+            },
+            MEMBERSHIP => read_membership(reader)?,
+            SNAPSHOT => Self::Snapshot {
+                targets: targets()?,
+            },
+            _ => Self::Burst,
+        })
     }
 
     /// Writes the fault as a schedule has it; [`Self::from_description`] reads it back unchanged.
     pub fn to_description(&self) -> FaultDescription {
-        json::describe(self)
+        let mut parameters = Map::new();
+        if let Some(targets) = self.targets() {
+            parameters.insert("targets".into(), targets.describe());
+        }
+        match self {
+            Self::Partition { shape, style } => {
+                network::describe_partition(shape, *style, &mut parameters);
+            }
+            Self::Link { links, shaping } => {
+                links.describe(&mut parameters);
+                shaping.describe(&mut parameters);
+            }
+            Self::Slow { duty, .. } => duty.describe(&mut parameters),
+            Self::ClockSkew {
+                offset_ms, rate, ..
+            } => {
+                parameters.insert("offset_ms".into(), (*offset_ms).into());
+                parameters.insert("rate".into(), (*rate).into());
+            }
+            Self::ClockStrobe { strobe, .. } => strobe.describe(&mut parameters),
+            Self::Disk { disk, .. } => disk.describe(&mut parameters),
+            Self::Membership { change, target } => {
+                parameters.insert("what".into(), change.word().into());
+                if *change != MembershipChange::RemoveLeader {
+                    parameters.insert("target".into(), target.describe());
+                }
+            }
+            Self::Kill { .. }
+            | Self::KillClean { .. }
+            | Self::Restart { .. }
+            | Self::Pause { .. }
+            | Self::Wipe { .. }
+            | Self::Snapshot { .. }
+            | Self::Burst => {}
+        }
+        if self.is_beyond_budget() {
+            parameters.insert("beyond_budget".into(), Value::Bool(true));
+        }
+        FaultDescription {
+            kind: self.kind().into(),
+            parameters,
+        }
     }
 
     /// The kind as schedules name it.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Partition { .. } => "partition",
-            Self::Kill { .. } => "kill",
-            Self::Pause { .. } => "pause",
-            Self::ClockSkew { .. } => "clock-skew",
+            Self::Partition { .. } => PARTITION,
+            Self::Link { .. } => LINK,
+            Self::Kill { .. } => KILL,
+            Self::KillClean { .. } => KILL_CLEAN,
+            Self::Restart { .. } => RESTART,
+            Self::Pause { .. } => PAUSE,
+            Self::Slow { .. } => SLOW,
+            Self::Wipe { .. } => WIPE,
+            Self::ClockSkew { .. } => CLOCK_SKEW,
+            Self::ClockStrobe { .. } => CLOCK_STROBE,
+            Self::Disk { .. } => DISK,
+            Self::Membership { .. } => MEMBERSHIP,
+            Self::Snapshot { .. } => SNAPSHOT,
+            Self::Burst => BURST,
         }
+    }
+
+    /// The nodes it hits, where it hits nodes.
+    pub(crate) fn targets(&self) -> Option<&Targets> {
+        match self {
+            Self::Kill { targets }
+            | Self::KillClean { targets }
+            | Self::Restart { targets }
+            | Self::Pause { targets }
+            | Self::Slow { targets, .. }
+            | Self::Wipe { targets, .. }
+            | Self::ClockSkew { targets, .. }
+            | Self::ClockStrobe { targets, .. }
+            | Self::Disk { targets, .. }
+            | Self::Snapshot { targets } => Some(targets),
+            Self::Link {
+                links: LinkSelector::Targets(targets),
+                ..
+            } => Some(targets),
+            Self::Partition { .. } | Self::Link { .. } | Self::Membership { .. } | Self::Burst => {
+                None
+            }
+        }
+    }
+
+    /// The one node that it is about, where it is about one.
+    pub(crate) fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Partition { shape, .. }
+            | Self::Link {
+                links: LinkSelector::Shape(shape),
+                ..
+            } => shape.target(),
+            Self::Membership { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+
+    /// The files whose durable contents it destroys, if it does.
+    pub fn destroys(&self) -> Option<Files> {
+        match self {
+            Self::Wipe { .. } => Some(Files::All),
+            Self::Disk { disk, .. } if disk.what.destroys_data() => Some(disk.files),
+            _ => None,
+        }
+    }
+
+    /// Whether the fault may destroy what the cluster acknowledged.
+    pub fn is_beyond_budget(&self) -> bool {
+        match self {
+            Self::Wipe { beyond_budget, .. } | Self::Disk { beyond_budget, .. } => *beyond_budget,
+            _ => false,
+        }
+    }
+
+    /// Whether it hits the node whose event started it, and so needs an event to start it.
+    pub fn hits_event_node(&self) -> bool {
+        self.targets() == Some(&Targets::EventNode) || self.target() == Some(&Target::EventNode)
     }
 
     /// Refuses what this cluster cannot do, so that it fails before the run and not in the middle of it.
     pub fn validate(&self, nodes: &[String]) -> Result<(), FaultError> {
+        if let Some(targets) = self.targets() {
+            targets.validate(nodes)?;
+        }
         match self {
-            Self::Partition { shape } => validate_shape(shape, nodes),
-            Self::Kill { targets } | Self::Pause { targets } => validate_targets(targets, nodes),
+            Self::Partition { shape, .. } => shape.validate(nodes)?,
+            Self::Link { links, shaping } => {
+                links.validate(nodes)?;
+                shaping.validate()?;
+            }
+            Self::Slow { duty, .. } => duty.validate()?,
             Self::ClockSkew {
-                targets,
-                offset_ms,
-                rate,
-            } => {
-                check_clock(*offset_ms, *rate)?;
-                validate_targets(targets, nodes)
-            }
+                offset_ms, rate, ..
+            } => check_clock(*offset_ms, *rate)?,
+            Self::ClockStrobe { strobe, .. } => strobe.validate()?,
+            Self::Disk { disk, .. } => disk.validate()?,
+            Self::Membership { change, target } => validate_membership(*change, target, nodes)?,
+            Self::Kill { .. }
+            | Self::KillClean { .. }
+            | Self::Restart { .. }
+            | Self::Pause { .. }
+            | Self::Wipe { .. }
+            | Self::Snapshot { .. }
+            | Self::Burst => {}
         }
+        self.check_budget(nodes)
+    }
+
+    /// Refuses to destroy the data of more nodes than the cluster can lose.
+    fn check_budget(&self, nodes: &[String]) -> Result<(), FaultError> {
+        let Some(targets) = self.targets() else {
+            return Ok(());
+        };
+        if self.destroys().is_none() || self.is_beyond_budget() {
+            return Ok(());
+        }
+        let node_count = match targets {
+            Targets::All => nodes.len(),
+            Targets::Majority => nodes.len() / 2 + 1,
+            Targets::Nodes(names) => names.len(),
+            // Who follows or lags shows only then; at most as many are hit as the budget allows.
+            _ => 1,
+        };
+        let allowed_count = budget::minority(nodes.len());
+        if node_count <= allowed_count {
+            return Ok(());
+        }
+        Err(FaultError::BeyondBudget {
+            kind: self.kind(),
+            node_count,
+            voter_count: nodes.len(),
+            allowed_count,
+        })
     }
 }
 
-fn validate_shape(shape: &Shape, nodes: &[String]) -> Result<(), FaultError> {
-    match shape {
-        Shape::RandomHalves => at_least("a random-halves partition", 2, nodes),
-        Shape::OneNode { target } => validate_target("a one-node partition", target, nodes),
-        Shape::OneWay { target, .. } => validate_target("a one-way partition", target, nodes),
-        Shape::MajoritiesRing => at_least("a majorities-ring partition", 3, nodes),
-        Shape::Groups(groups) => {
-            if groups.len() < 2 || groups.iter().any(Vec::is_empty) {
-                return Err(bad_groups(groups));
-            }
-            check_names(groups.iter().flatten(), nodes)
-        }
-        Shape::Links(links) => check_links(links, nodes),
-    }
+fn read_membership(reader: Reader<'_>) -> Result<Fault, FaultError> {
+    let change: MembershipChange = reader.needed(
+        reader.word("what")?,
+        "what",
+        "add, remove, replace, remove-leader or promote",
+    )?;
+    let target = if change == MembershipChange::RemoveLeader {
+        reader.refuse_others("remove-leader membership", &["what"])?;
+        Target::Leader
+    } else {
+        Target::read(reader)?
+    };
+    Ok(Fault::Membership { change, target })
 }
 
-fn validate_target(
-    what: &'static str,
+fn validate_membership(
+    change: MembershipChange,
     target: &Target,
     nodes: &[String],
 ) -> Result<(), FaultError> {
-    at_least(what, 2, nodes)?;
-    match target {
-        Target::One | Target::Leader => Ok(()),
-        Target::Node(node) => check_names([node], nodes),
-    }
-}
-
-fn validate_targets(targets: &Targets, nodes: &[String]) -> Result<(), FaultError> {
-    match targets {
-        Targets::One => at_least("the target \"one\"", 1, nodes),
-        Targets::All => at_least("the target \"all\"", 1, nodes),
-        Targets::Leader => at_least("the target \"leader\"", 1, nodes),
-        Targets::Majority => at_least("the target \"majority\"", 1, nodes),
-        Targets::Minority => at_least("the target \"minority\"", 3, nodes),
-        Targets::Nodes(targets) if targets.is_empty() => Err(FaultError::BadParameter {
-            parameter: "targets",
-            found: "[]".into(),
-            expected: json::TARGETS_EXPECTED,
+    match (change, target) {
+        // Who is added need not be part of the cluster yet.
+        (MembershipChange::Add, Target::One | Target::Node(_)) => Ok(()),
+        (MembershipChange::Add, _) => Err(FaultError::Contradiction {
+            kind: MEMBERSHIP,
+            problem: "\"add\" takes a node from outside the cluster, which is none of these; leave \
+                      out \"target\", or name a node",
         }),
-        Targets::Nodes(targets) => check_names(targets, nodes),
-    }
-}
-
-/// Refuses links that the cluster does not have, and none at all.
-pub(crate) fn check_links(links: &[(String, String)], nodes: &[String]) -> Result<(), FaultError> {
-    if links.is_empty() {
-        return Err(FaultError::BadParameter {
-            parameter: "cut",
-            found: "[]".into(),
-            expected: json::CUT_EXPECTED,
-        });
-    }
-    let mut seen = BTreeSet::new();
-    for (from, to) in links {
-        check_names([from], nodes)?;
-        check_names([to], nodes)?;
-        if from == to {
-            return Err(FaultError::LinkToItself { node: from.clone() });
-        }
-        if !seen.insert((from, to)) {
-            return Err(FaultError::GivenTwice {
-                what: format!("the link from {from} to {to}"),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses names that the cluster does not have, and names given twice.
-pub(crate) fn check_names<'a>(
-    names: impl IntoIterator<Item = &'a String>,
-    nodes: &[String],
-) -> Result<(), FaultError> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        if !nodes.contains(name) {
-            return Err(FaultError::NoSuchNode {
-                node: name.clone(),
-                nodes: nodes.to_vec(),
-            });
-        }
-        if !seen.insert(name) {
-            return Err(FaultError::GivenTwice {
-                what: format!("the node {name}"),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses clock settings that are out of range, and those that change nothing.
-pub(crate) fn check_clock(offset_ms: i64, rate: f64) -> Result<(), FaultError> {
-    if !(-CLOCK_OFFSET_MAX_MS..=CLOCK_OFFSET_MAX_MS).contains(&offset_ms) {
-        return Err(FaultError::BadParameter {
-            parameter: "offset_ms",
-            found: offset_ms.to_string(),
-            expected: json::OFFSET_EXPECTED,
-        });
-    }
-    if !(CLOCK_RATE_MIN..=CLOCK_RATE_MAX).contains(&rate) {
-        return Err(FaultError::BadParameter {
-            parameter: "rate",
-            found: rate.to_string(),
-            expected: json::RATE_EXPECTED,
-        });
-    }
-    if offset_ms == 0 && rate == 1.0 {
-        return Err(FaultError::MissingParameter {
-            kind: "clock-skew".into(),
-            parameter: "offset_ms",
-            expected: "an offset other than 0, or a rate other than 1, or the clock stays right",
-        });
-    }
-    Ok(())
-}
-
-fn at_least(what: &'static str, needed_count: usize, nodes: &[String]) -> Result<(), FaultError> {
-    if nodes.len() >= needed_count {
-        return Ok(());
-    }
-    Err(FaultError::TooFewNodes {
-        what,
-        needed_count,
-        node_count: nodes.len(),
-    })
-}
-
-fn bad_groups(groups: &[Vec<String>]) -> FaultError {
-    FaultError::BadParameter {
-        parameter: "groups",
-        found: serde_json::json!(groups).to_string(),
-        expected: json::GROUPS_EXPECTED,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn nodes(count: usize) -> Vec<String> {
-        (1..=count).map(|number| format!("n{number}")).collect()
-    }
-
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    fn partition(shape: Shape) -> Fault {
-        Fault::Partition { shape }
-    }
-
-    #[test]
-    fn nodes_that_do_not_exist_are_refused_by_name() {
-        let fault = Fault::Kill {
-            targets: Targets::Nodes(names(&["n1", "n9"])),
-        };
-        let error = fault.validate(&nodes(3)).unwrap_err().to_string();
-        assert!(error.contains("\"n9\""), "{error}");
-        assert!(error.contains("n1, n2, n3"), "{error}");
-        assert_eq!(fault.validate(&nodes(9)), Ok(()));
-    }
-
-    #[test]
-    fn repeated_and_missing_targets_are_refused() {
-        let twice = Targets::Nodes(names(&["n1", "n1"]));
-        assert!(matches!(
-            Fault::Pause { targets: twice }.validate(&nodes(3)),
-            Err(FaultError::GivenTwice { .. })
-        ));
-        let nobody = Targets::Nodes(Vec::new());
-        assert!(
-            Fault::Pause { targets: nobody }
-                .validate(&nodes(3))
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn each_shape_names_the_smallest_cluster_it_fits() {
-        let one = Target::One;
-        let any = Direction::Any;
-        let shapes = [
-            (Shape::RandomHalves, 2),
-            (
-                Shape::OneNode {
-                    target: one.clone(),
-                },
-                2,
-            ),
-            (
-                Shape::OneWay {
-                    target: one,
-                    direction: any,
-                },
-                2,
-            ),
-            (Shape::MajoritiesRing, 3),
-        ];
-        for (shape, needed_count) in shapes {
-            let fault = partition(shape);
-            assert_eq!(fault.validate(&nodes(needed_count)), Ok(()));
-            assert!(matches!(
-                fault.validate(&nodes(needed_count - 1)),
-                Err(FaultError::TooFewNodes { needed_count: needed, .. }) if needed == needed_count
-            ));
-        }
-        let minority = Fault::Kill {
-            targets: Targets::Minority,
-        };
-        assert_eq!(minority.validate(&nodes(3)), Ok(()));
-        assert!(minority.validate(&nodes(2)).is_err());
-    }
-
-    #[test]
-    fn impossible_links_and_groups_are_refused() {
-        let link = |from: &str, to: &str| (from.to_owned(), to.to_owned());
-        let cut = |links: Vec<(String, String)>| partition(Shape::Links(links)).validate(&nodes(3));
-        assert_eq!(cut(vec![link("n1", "n2"), link("n2", "n1")]), Ok(()));
-        assert!(matches!(
-            cut(vec![link("n1", "n1")]),
-            Err(FaultError::LinkToItself { .. })
-        ));
-        assert!(matches!(
-            cut(vec![link("n1", "n2"), link("n1", "n2")]),
-            Err(FaultError::GivenTwice { .. })
-        ));
-        assert!(matches!(
-            cut(vec![link("n1", "n7")]),
-            Err(FaultError::NoSuchNode { .. })
-        ));
-        assert!(cut(Vec::new()).is_err());
-
-        let groups =
-            |groups: Vec<Vec<String>>| partition(Shape::Groups(groups)).validate(&nodes(3));
-        assert_eq!(groups(vec![names(&["n1"]), names(&["n3"])]), Ok(()));
-        assert!(groups(vec![names(&["n1", "n2"])]).is_err());
-        assert!(groups(vec![names(&["n1"]), Vec::new()]).is_err());
-        assert!(groups(vec![names(&["n1"]), names(&["n1"])]).is_err());
-    }
-
-    #[test]
-    fn clock_settings_out_of_range_are_refused() {
-        let skew = |offset_ms, rate| {
-            let targets = Targets::All;
-            Fault::ClockSkew {
-                targets,
-                offset_ms,
-                rate,
-            }
-            .validate(&nodes(3))
-        };
-        assert_eq!(skew(-300, 1.0), Ok(()));
-        assert_eq!(skew(0, 0.5), Ok(()));
-        assert!(skew(0, 1.0).is_err());
-        assert!(skew(CLOCK_OFFSET_MAX_MS + 1, 1.0).is_err());
-        assert!(skew(i64::MIN, 1.0).is_err());
-        for rate in [0.0, -1.0, 1000.0, f64::NAN, f64::INFINITY] {
-            assert!(skew(10, rate).is_err(), "{rate}");
-        }
+        (MembershipChange::Promote, Target::Node(node)) => check_names([node], nodes),
+        (MembershipChange::Promote, _) => at_least("a membership fault", 1, nodes),
+        (_, target) => target.validate("a membership fault that removes a voter", nodes),
     }
 }

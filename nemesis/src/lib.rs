@@ -1,11 +1,13 @@
 //! Owns what goes wrong and when: the fault vocabulary, schedules, and the machinery that injects them.
 //! Never judges: whether the cluster kept its promises is decided elsewhere, from recorded evidence.
 //!
-//! The pure half ([`fault`], [`family`], [`plan`], [`schedule`], [`resolve`], [`action`], [`timeline`])
-//! serves both the simulation and real processes. The other half ([`links`], [`processes`],
+//! The pure half ([`fault`], [`family`], [`capability`], [`plan`], [`schedule`], [`view`], [`budget`],
+//! [`resolve`], [`action`], [`timeline`]) serves both the simulation and real processes. The other half ([`links`], [`processes`],
 //! [`control`]) acts on real processes and needs no privileges beyond owning them.
 
 pub mod action;
+pub mod budget;
+pub mod capability;
 pub mod control;
 pub mod family;
 pub mod fault;
@@ -16,3 +18,4 @@ pub mod processes;
 pub mod resolve;
 pub mod schedule;
 pub mod timeline;
+pub mod view;

@@ -2,9 +2,10 @@
 //! Never runs it; keeping track of what is due is the business of `timeline`.
 
 use crate::action::{Action, ReplayError};
-use crate::fault::{Fault, FaultError};
+use crate::fault::{Fault, FaultError, check_names};
 use results::FORMAT_VERSION;
-use results::schedule::Schedule;
+use results::schedule::{Schedule, ScheduledFault};
+use results::trigger::NodeSelector;
 use std::collections::BTreeSet;
 
 /// What is wrong with a schedule. `position` counts the faults of the file from 1.
@@ -40,6 +41,15 @@ pub enum ScheduleError {
         /// What is wrong with it.
         error: FaultError,
     },
+    /// A fault on the node of an event that starts by time.
+    #[error(
+        "fault {position} of the schedule hits the node of an event, but no event starts it; give its \
+         trigger an \"on\", or name other targets"
+    )]
+    NoEvent {
+        /// Which fault.
+        position: usize,
+    },
     /// A record that cannot be replayed.
     #[error("fault {position} of the schedule: {error}")]
     Replay {
@@ -50,7 +60,9 @@ pub enum ScheduleError {
     },
 }
 
-/// Makes a schedule, hand-written or recorded, ready to run on `nodes`, or says why it cannot be.
+/// Makes a schedule, hand-written or recorded, ready to run on `nodes`, or says why it cannot be. `nodes`
+/// are all that may be part of the cluster at some time; one that is not when a fault on it is due makes
+/// the fault skipped.
 ///
 /// Faults without a number get the lowest free ones in file order, faults are sorted by trigger time,
 /// and both what was asked for and, where present, what it was resolved to must fit the cluster.
@@ -73,9 +85,7 @@ pub fn prepare(schedule: &mut Schedule, nodes: &[String]) -> Result<(), Schedule
         if fault.duration_ms == 0 {
             return Err(ScheduleError::NoDuration { position });
         }
-        Fault::from_description(&fault.fault)
-            .and_then(|asked| asked.validate(nodes))
-            .map_err(|error| ScheduleError::Fault { position, error })?;
+        check_asked(fault, position, nodes)?;
         if let Some(resolved) = &fault.resolved {
             Action::from_resolved(&fault.fault.kind, resolved)
                 .map_err(|error| ScheduleError::Replay { position, error })?
@@ -94,6 +104,24 @@ pub fn prepare(schedule: &mut Schedule, nodes: &[String]) -> Result<(), Schedule
         .faults
         .sort_by_key(|fault| (fault.trigger.at_ms, fault.id));
     Ok(())
+}
+
+fn check_asked(
+    fault: &ScheduledFault,
+    position: usize,
+    nodes: &[String],
+) -> Result<(), ScheduleError> {
+    let wrong = |error| ScheduleError::Fault { position, error };
+    let asked = Fault::from_description(&fault.fault).map_err(wrong)?;
+    asked.validate(nodes).map_err(wrong)?;
+    match &fault.trigger.on {
+        None if asked.hits_event_node() => Err(ScheduleError::NoEvent { position }),
+        None => Ok(()),
+        Some(on) => match &on.node {
+            NodeSelector::Node(node) => check_names([node], nodes).map_err(wrong),
+            _ => Ok(()),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +165,16 @@ mod tests {
     }
 
     #[test]
+    fn events_start_faults_on_the_node_they_happened_on() {
+        let mut schedule = read(
+            r#"[{"trigger":{"on":"vote-persisted","node":["n2"],"edge":"before"},"duration_ms":5,
+                 "fault":{"kind":"kill","targets":"event-node"}}]"#,
+        );
+        assert_eq!(prepare(&mut schedule, &nodes()), Ok(()));
+        assert!(schedule.faults[0].trigger.on.is_some());
+    }
+
+    #[test]
     fn impossible_schedules_are_refused_with_the_place() {
         let good = r#"{"id":1,"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill"}}"#;
         let unknown = r#"{"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kil"}}"#;
@@ -152,6 +190,12 @@ mod tests {
         let lost = r#"{"trigger":{"at_ms":1},"duration_ms":5,"fault":{"kind":"kill"},
                        "resolved":{"at_ms":1}}"#;
         assert!(refused(&format!("[{lost}]")).contains("missing"));
+        let stray = r#"{"trigger":{"at_ms":1},"duration_ms":5,
+                        "fault":{"kind":"kill","targets":"event-node"}}"#;
+        assert!(refused(&format!("[{stray}]")).contains("\"on\""));
+        let nowhere = r#"{"trigger":{"on":"flush","node":["n8"]},"duration_ms":5,
+                          "fault":{"kind":"kill","targets":"event-node"}}"#;
+        assert!(refused(&format!("[{nowhere}]")).contains("n8"));
         let mut future = read("[]");
         future.format_version = 2;
         assert!(prepare(&mut future, &nodes()).is_err());

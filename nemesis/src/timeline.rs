@@ -24,7 +24,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The beginning of a schedule.
+    /// The beginning of a schedule. Faults that wait for an event are never due by time.
     ///
     /// # Panics
     /// When two faults share an id; [`crate::schedule::prepare`] refuses such a schedule.
@@ -35,7 +35,9 @@ impl Timeline {
             duration_ms: BTreeMap::new(),
         };
         for fault in &schedule.faults {
-            timeline.starts.insert((fault.trigger.at_ms, fault.id));
+            if fault.trigger.on.is_none() {
+                timeline.starts.insert((fault.trigger.at_ms, fault.id));
+            }
             let earlier = timeline.duration_ms.insert(fault.id, fault.duration_ms);
             assert!(earlier.is_none(), "fault id {} is not unique", fault.id);
         }
@@ -193,6 +195,16 @@ mod tests {
         assert_eq!(timeline.next_due_ms(), None);
         assert_eq!(timeline.due(u64::MAX), []);
         assert_eq!(timeline.heal_all(), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn a_fault_that_waits_for_an_event_never_starts_by_time() {
+        let schedule = serde_json::json!({"format_version": 1, "faults": [
+            {"id": 1, "trigger": {"on": "became-leader", "at_ms": 5}, "duration_ms": 1,
+             "fault": {"kind": "kill"}}]});
+        let mut timeline = Timeline::new(&serde_json::from_value(schedule).unwrap());
+        assert_eq!(timeline.next_due_ms(), None);
+        assert_eq!(timeline.due(u64::MAX), []);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod manifest;
 pub mod schedule;
 pub mod store;
 pub mod trace;
+pub mod trigger;
 pub mod verdict;
 
 pub use error::{Error, Result};

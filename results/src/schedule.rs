@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use crate::trigger::Trigger;
+
 /// `schedule.json`: every fault of a run, replayable as it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
@@ -16,17 +18,10 @@ pub struct Schedule {
     pub faults: Vec<ScheduledFault>,
 }
 
-/// When a fault starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trigger {
-    /// Milliseconds since the run started.
-    pub at_ms: u64,
-}
-
 /// A fault in words of the nemesis: its kind and the parameters that kind understands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultDescription {
-    /// Kind of fault: `partition`, `kill`, `pause`, `clock-skew`.
+    /// Kind of fault: `partition`, `kill`, `clock-skew`, ...
     pub kind: String,
     /// Everything else, as the kind defines it.
     #[serde(flatten)]
@@ -38,7 +33,7 @@ pub struct FaultDescription {
 pub struct ResolvedFault {
     /// Milliseconds since the run started at which the fault was applied.
     pub at_ms: u64,
-    /// The concrete targets, as the kind defines them (`cut`, `nodes`, `clocks`).
+    /// The concrete targets, as the kind defines them (`cut`, `nodes`, `clocks`, ...).
     #[serde(flatten)]
     pub targets: Map<String, Value>,
 }

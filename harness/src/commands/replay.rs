@@ -7,7 +7,7 @@ use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
-use super::run::fits_a_folder;
+use super::run::{fits_a_folder, refuse_impossible};
 use super::{announce, replay_simulated};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
@@ -16,6 +16,7 @@ use crate::exit::Failure;
 use crate::interrupts;
 use crate::progress::Progress;
 use crate::workload::WORKLOADS;
+use crate::{processes, simulation};
 
 /// Executes `harness replay`.
 ///
@@ -29,8 +30,10 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
     let world = args.world.as_deref().unwrap_or(&manifest.world);
     if world == SIMULATION {
+        refuse_impossible(&schedule, &simulation::capabilities())?;
         return replay_simulated::replay(args, &folder, &manifest, schedule, command);
     }
+    refuse_impossible(&schedule, &processes::capabilities())?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let original = match folder.verdict()? {

@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use nemesis::capability::Capabilities;
 use nemesis::family::{Family, parse_families};
 use nemesis::plan::{PlanOptions, plan};
 use results::manifest::RunOptions;
@@ -14,6 +15,7 @@ use super::{announce, bugs};
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
+use crate::processes;
 use crate::progress::Progress;
 use crate::runner::START_UP_MS;
 use crate::workload::WORKLOADS;
@@ -26,11 +28,12 @@ const LABEL_LENGTH_MAX: usize = 60;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let families = families(args)?;
+    let capabilities = processes::capabilities();
+    let families = families(args, &capabilities)?;
     let options = options(args, &families)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let label = label(args, &options)?;
-    let schedule = schedule(args, &families, &options, seed)?;
+    let schedule = schedule(args, &capabilities, &families, &options, seed)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let store = Store::new(&args.execution.store.out);
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
@@ -74,11 +77,19 @@ pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions,
     })
 }
 
-pub(super) fn families(args: &RunArgs) -> Result<Vec<Family>, Failure> {
+/// The families of faults that were asked for, in a world that can do what `capabilities` say.
+///
+/// # Errors
+/// When there is no such family, or the world cannot do it.
+pub(super) fn families(
+    args: &RunArgs,
+    capabilities: &Capabilities,
+) -> Result<Vec<Family>, Failure> {
     if args.schedule.is_some() {
         return Ok(Vec::new());
     }
-    parse_families(&args.nemesis).map_err(|error| Failure::arguments(error.to_string()))
+    parse_families(&args.nemesis, capabilities)
+        .map_err(|error| Failure::arguments(error.to_string()))
 }
 
 fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
@@ -138,6 +149,7 @@ pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
 /// The faults of a seed: planned, or read from a file.
 pub(super) fn schedule(
     args: &RunArgs,
+    capabilities: &Capabilities,
     families: &[Family],
     options: &RunOptions,
     seed: u64,
@@ -150,11 +162,14 @@ pub(super) fn schedule(
         }
         None => {
             let planned = plan(&PlanOptions {
-                seed,
-                families: families.to_vec(),
-                nodes: nodes.clone(),
-                time_ms: options.time_ms,
-                interval_ms: options.interval_ms,
+                styles: capabilities.styles(),
+                ..PlanOptions::new(
+                    seed,
+                    families.to_vec(),
+                    nodes.clone(),
+                    options.time_ms,
+                    options.interval_ms,
+                )
             });
             let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
             for fault in &mut planned.faults {
@@ -169,6 +184,7 @@ pub(super) fn schedule(
     }
     nemesis::schedule::prepare(&mut schedule, &nodes)
         .map_err(|error| Failure::arguments(error.to_string()))?;
+    refuse_impossible(&schedule, capabilities)?;
     let end_ms = options.time_ms.saturating_add(START_UP_MS);
     let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
     if let Some(late) = late {
@@ -179,6 +195,23 @@ pub(super) fn schedule(
         )));
     }
     Ok(schedule)
+}
+
+/// Refuses a schedule with faults that the world cannot do: what was asked for and does not happen would
+/// otherwise look like a test.
+pub(super) fn refuse_impossible(
+    schedule: &Schedule,
+    capabilities: &Capabilities,
+) -> Result<(), Failure> {
+    let refusals = capabilities.refusals(schedule);
+    let Some(first) = refusals.first() else {
+        return Ok(());
+    };
+    let more = match refusals.len() - 1 {
+        0 => String::new(),
+        more => format!(" (nor are {more} more faults)"),
+    };
+    Err(Failure::arguments(format!("{first}{more}")))
 }
 
 pub(super) fn fresh_seed() -> u64 {

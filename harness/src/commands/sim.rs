@@ -16,7 +16,7 @@ use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
 use crate::simulation::{
-    Campaign, CampaignSummary, Label, SessionPlan, Simulated, run_campaign, store_run,
+    Campaign, CampaignSummary, Label, SessionPlan, Simulated, capabilities, run_campaign, store_run,
 };
 
 /// How many failing runs of one kind are stored; more of the same tell nothing new.
@@ -38,7 +38,8 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
     };
-    let families = run::families(&args.run)?;
+    let capabilities = capabilities();
+    let families = run::families(&args.run, &capabilities)?;
     let options = run::options(&args.run, &families)?;
     let label = Label {
         beginning: run::label(&args.run, &options)? + "-sim",
@@ -49,7 +50,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Ok(SessionPlan {
             seed,
             options: options.clone(),
-            schedule: run::schedule(&args.run, &families, &options, seed)?,
+            schedule: run::schedule(&args.run, &capabilities, &families, &options, seed)?,
         })
     };
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nemesis::action::{Action, ClockSetting};
+use nemesis::capability::{Capabilities, Need};
+use nemesis::fault::Style;
 use nemesis::processes::Confirmation;
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
@@ -18,6 +20,12 @@ use crate::world::{FaultReport, HealReport};
 const HELD_LIMIT: Duration = Duration::from_secs(5);
 /// How often to look whether a stopped node goes on.
 const HELD_LOOK: Duration = Duration::from_millis(20);
+
+/// What a world of processes can do.
+pub fn capabilities() -> Capabilities {
+    let can = [Need::CutHold, Need::Kill, Need::Pause, Need::SetClocks];
+    Capabilities::new("real processes", can)
+}
 
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]
@@ -39,7 +47,10 @@ impl ActiveFaults {
     /// Applies a fault.
     pub(super) async fn start(&self, cluster: &Cluster, id: u64, action: Action) -> FaultReport {
         let (active, report) = match action {
-            Action::Cut { links } => match cluster.links.cut(id, &links) {
+            Action::Cut {
+                links,
+                style: Style::Hold,
+            } => match cluster.links.cut(id, &links) {
                 // What a cut does shows only once bytes want to cross it: see healing.
                 Ok(()) => (Some(Active::Cut), report(1, Vec::new(), Map::new())),
                 Err(error) => (None, report(0, vec![error.to_string()], Map::new())),
@@ -47,6 +58,7 @@ impl ActiveFaults {
             Action::Kill { nodes } => kill(cluster, nodes).await,
             Action::Pause { nodes } => pause(cluster, nodes).await,
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
+            other => (None, impossible(&other)),
         };
         if let Some(active) = active {
             self.faults.lock().await.insert(id, active);
@@ -154,6 +166,15 @@ impl ActiveFaults {
             }
         }
     }
+}
+
+/// Refused before the run; a recording may still ask for it.
+fn impossible(action: &Action) -> FaultReport {
+    let problem = format!(
+        "this {} fault is not possible in real processes",
+        action.kind()
+    );
+    report(0, vec![problem], Map::new())
 }
 
 async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {

@@ -25,6 +25,7 @@ use tokio::runtime::Runtime;
 use self::client::HttpClient;
 use self::cluster::Cluster;
 use self::faults::ActiveFaults;
+pub use self::faults::capabilities;
 pub use self::node_process::NodeProgram;
 use self::node_process::NodeSettings;
 use self::spawner::Spawner;

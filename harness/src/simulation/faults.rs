@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use nemesis::action::{Action, ClockSetting};
+use nemesis::capability::{Capabilities, Need};
+use nemesis::fault::Style;
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +17,12 @@ use crate::world::{Event, FaultReport, HealReport};
 const MS: u64 = 1_000_000;
 /// How long a fault waits for a node that another fault holds.
 const HELD_LIMIT_NS: u64 = 5_000 * MS;
+
+/// What the simulation can do.
+pub fn capabilities() -> Capabilities {
+    let can = [Need::CutHold, Need::Kill, Need::Pause, Need::SetClocks];
+    Capabilities::new("the simulation", can)
+}
 
 /// Faults that are under way.
 #[derive(Debug, Default)]
@@ -88,7 +96,10 @@ impl SimulatedWorld {
     /// Applies a fault; its report surfaces now or, if it must wait for a node, later.
     pub(super) fn apply_fault(&mut self, id: u64, action: Action) {
         let (active, report) = match action {
-            Action::Cut { links } => self.cut(id, &links),
+            Action::Cut {
+                links,
+                style: Style::Hold,
+            } => self.cut(id, &links),
             Action::Kill { nodes } => self.kill(&nodes),
             Action::Pause { nodes } => self.pause(&nodes),
             Action::SkewClocks { clocks } => {
@@ -103,6 +114,14 @@ impl SimulatedWorld {
                 });
                 self.queue.push(limit_ns, Happening::LookAtFaults);
                 return self.look_at_faults();
+            }
+            // Refused before the run; a recording may still ask for it.
+            other => {
+                let problem = format!(
+                    "this {} fault is not possible in the simulation",
+                    other.kind()
+                );
+                (None, report(0, vec![problem], Map::new()))
             }
         };
         if let Some(active) = active {

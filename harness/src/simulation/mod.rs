@@ -25,5 +25,6 @@ mod tests;
 
 pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
+pub use faults::capabilities;
 pub use session::{SessionPlan, Simulated, simulate};
 pub use shrink::{Budget, Shrunk, Size, describe, shrink};

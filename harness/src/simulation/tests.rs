@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nemesis::action::{Action, ClockSetting};
+use nemesis::fault::Style;
 use results::manifest::RunOptions;
 use results::schedule::FaultOutcome;
 use serde_json::json;
@@ -214,7 +215,8 @@ fn a_cut_holds_messages_and_says_how_many() {
         links.push((leader.clone(), other.clone()));
         links.push((other, leader.clone()));
     }
-    let report = bench.start(1, Action::Cut { links });
+    let style = Style::Hold;
+    let report = bench.start(1, Action::Cut { links, style });
     assert_eq!(report.outcome, FaultOutcome::Installed);
     let lonely = bench.write(&leader, 9);
     assert!(matches!(lonely, Answer::Unknown { .. }), "{lonely:?}");

@@ -1,7 +1,7 @@
 //! Owns how a fault is told to people: what was asked, what it became, what it did.
 //! Never knows the vocabulary of faults beyond display; unknown parameters are shown as they are.
 
-use results::schedule::{FaultOutcome, ScheduledFault};
+use results::schedule::{FaultOutcome, ScheduledFault, Trigger};
 use serde_json::{Map, Value};
 
 use crate::text;
@@ -54,10 +54,7 @@ fn row(fault: &ScheduledFault) -> FaultRow {
             .as_ref()
             .map(|resolved| targets(&resolved.targets))
             .unwrap_or_default(),
-        start: started.map_or_else(
-            || format!("planned {}", text::moment_ms(fault.trigger.at_ms)),
-            text::moment_ms,
-        ),
+        start: started.map_or_else(|| planned(&fault.trigger), text::moment_ms),
         end: match fault.healed_at_ms {
             Some(healed_ms) => text::moment_ms(healed_ms),
             None if took_hold => "not healed".into(),
@@ -74,6 +71,14 @@ fn row(fault: &ScheduledFault) -> FaultRow {
     }
 }
 
+/// When a fault that never started should have.
+fn planned(trigger: &Trigger) -> String {
+    match &trigger.on {
+        None => format!("planned {}", text::moment_ms(trigger.at_ms)),
+        Some(on) => format!("on {}", on.event.name()),
+    }
+}
+
 /// `shape one-node, style hold`
 fn parameters(parameters: &Map<String, Value>) -> String {
     let words = parameters.iter().map(|(name, value)| quantity(name, value));
@@ -85,7 +90,7 @@ fn targets(targets: &Map<String, Value>) -> String {
     let mut parts = Vec::new();
     for (name, value) in targets {
         let known = match name.as_str() {
-            "cut" => links(value),
+            "cut" | "links" => links(value),
             "nodes" => list(value),
             "clocks" => clocks(value),
             _ => None,
@@ -207,6 +212,16 @@ mod tests {
         assert_eq!(told.resolved, "n1 −300 ms ×1.2; leader unknown true");
         assert_eq!(told.end, "not healed");
         assert_eq!(told.effect, "nothing measured");
+    }
+
+    #[test]
+    fn a_fault_that_waited_for_an_event_names_it() {
+        let told = only_row(
+            r#"{"id":2,"trigger":{"on":"became-leader"},"duration_ms":1,"fault":{"kind":"link",
+                "delay_ms":80}}"#,
+        );
+        assert_eq!(told.start, "on became-leader");
+        assert_eq!(told.asked, "delay 80 ms");
     }
 
     #[test]
