@@ -17,7 +17,7 @@ use crate::ids::{Epoch, NodeId, Offset};
 use crate::raft::Role;
 
 use super::clock::ClockState;
-use super::driver::Mailbox;
+use super::mailbox::Mailbox;
 
 /// Longest command line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
