@@ -156,9 +156,22 @@ pub struct RunArgs {
     /// How long the cluster may take to serve again once all faults are healed
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
     pub recovery_timeout: u64,
+    /// Whether a random majority must recover alone, with the other nodes dead or cut off, before everything
+    /// is healed; on by default, off with --schedule and with --nemesis none
+    #[arg(long, value_name = "SWITCH")]
+    pub liveness_phase: Option<Switch>,
     /// What every execution of a run needs
     #[command(flatten)]
     pub execution: ExecutionArgs,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
 }
 
 /// Flags of `sim`.
