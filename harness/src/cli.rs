@@ -31,7 +31,7 @@ const EXAMPLES: &str = "Examples:
   harness serve                                             browse the reports
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. Of several
-runs (sim, replay) the worst counts; a replay's code does not say whether the outcome was the same.";
+runs (sim, replay) the worst counts; a replay that is valid although the run was not gives 2.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -39,11 +39,11 @@ enum Command {
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run many seeds in a deterministic simulation and judge each
-    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)))]
+    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
     Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
-    /// Find the smallest simulated run that still fails the same way
+    /// Find the smallest run that still fails the same way
     Shrink(ShrinkArgs),
     /// Judge a stored run again
     Analyze(AnalyzeArgs),
@@ -177,7 +177,7 @@ pub enum Switch {
 /// Flags of `sim`.
 #[derive(Debug, Clone, Args)]
 pub struct SimArgs {
-    /// Which seeds to run, both ends included: 1..1000, or a single one
+    /// Which seeds to run, both ends included: 1..1000, or a single one (--seed N says the same)
     #[arg(long, default_value = "1..100", value_name = "FIRST..LAST", value_parser = parse_seeds, conflicts_with = "seed")]
     pub seeds: std::ops::RangeInclusive<u64>,
     /// How many seeds to run at once; one per processor by default
@@ -194,14 +194,28 @@ pub struct SimArgs {
 /// Flags of `shrink`.
 #[derive(Debug, Clone, Args)]
 pub struct ShrinkArgs {
-    /// The simulated run: its folder, its name, the beginning of its name, or `latest`
+    /// The run: its folder, its name, the beginning of its name, or `latest`. A run of real processes is
+    /// shrunk in the simulation if it fails there, too, and otherwise by running it again and again
     pub run: String,
     /// How many smaller runs to try at most
     #[arg(long, default_value_t = 2000, value_name = "RUNS")]
     pub budget: u32,
-    /// How long to try at most
-    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
-    pub time_limit: u64,
+    /// How long to try at most; by default 60 s in the simulation, 15m against real processes
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: Option<u64>,
+    /// Where to run it; by default in the simulation, and against real processes only if the failure of a
+    /// run of theirs does not come back there
+    #[arg(long, value_parser = ["processes", "simulation"])]
+    pub world: Option<String>,
+    /// Against real processes: how often a schedule is run at most
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub tries: u32,
+    /// Against real processes: how many of these runs must fail
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub hits: u32,
+    /// Node program to test against, instead of the node built into the harness
+    #[arg(long, value_name = "PATH")]
+    pub node_bin: Option<PathBuf>,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,

@@ -13,6 +13,8 @@ pub mod progress;
 pub mod recorder;
 pub mod routing;
 pub mod runner;
+pub mod scenario;
+pub mod shrink;
 pub mod simulation;
 pub mod workload;
 pub mod world;

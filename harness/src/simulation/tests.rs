@@ -337,5 +337,8 @@ fn a_node_that_was_stopped_acts_on_its_timers_again() {
     let since = trace
         .iter()
         .filter(|event| event.node == stopped && event.time > resumed_ns + SECOND);
-    assert!(since.count() >= 2, "it asks for votes, and gives up, again and again");
+    assert!(
+        since.count() >= 2,
+        "it asks for votes, and gives up, again and again"
+    );
 }
