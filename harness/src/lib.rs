@@ -14,6 +14,7 @@ pub mod recorder;
 pub mod routing;
 pub mod runner;
 pub mod scenario;
+pub mod score;
 pub mod shrink;
 pub mod simulation;
 pub mod workload;
