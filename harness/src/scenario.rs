@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use nemesis::schedule::prepare;
 use results::manifest::RunOptions;
-use results::schedule::{Schedule, Trigger};
+use results::schedule::Schedule;
 use results::verdict::Validity;
 use serde::{Deserialize, Serialize};
 
@@ -140,13 +140,18 @@ pub fn as_asked_for(schedule: &Schedule) -> Schedule {
 /// A schedule in words, one line per fault.
 pub fn describe(schedule: &Schedule) -> String {
     let line = |fault: &results::schedule::ScheduledFault| {
-        let Trigger { at_ms } = fault.trigger;
+        let at_ms = fault.trigger.at_ms;
+        let event = match &fault.trigger.on {
+            None => String::new(),
+            // An event counts from that moment on, so it says more than the moment.
+            Some(_) => serde_json::to_string(&fault.trigger).unwrap_or_default() + " ",
+        };
         let parameters = fault.fault.parameters.iter();
         let parameters: Vec<String> = parameters
             .map(|(name, value)| format!("{name}={}", value.to_string().replace('"', "")))
             .collect();
         format!(
-            "{:>9.3} s for {:>7.3} s: {} {}",
+            "{:>9.3} s for {:>7.3} s: {event}{} {}",
             at_ms as f64 / 1e3,
             fault.duration_ms as f64 / 1e3,
             fault.fault.kind,

@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use crate::runner::START_UP_MS;
 use crate::scenario::Scenario;
 use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, hunt, markdown};
-use crate::simulation::{Campaign, SessionPlan, run_campaign};
+use crate::simulation::{self, Campaign, SessionPlan, run_campaign};
 
 /// Seeds of the unmodified node are far from those of hunts.
 const UNMODIFIED_FIRST_SEED: u64 = 1 << 40;
@@ -41,8 +41,9 @@ struct Targeted {
 /// # Errors
 /// When the arguments do not fit together, or the table cannot be written.
 pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let families =
-        parse_families(&args.nemesis).map_err(|error| Failure::arguments(error.to_string()))?;
+    let capabilities = simulation::capabilities();
+    let families = parse_families(&args.nemesis, &capabilities)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
     let bugs = bugs(args)?;
     let targeted = scenarios(&args.scenarios)?;
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
@@ -248,11 +249,14 @@ fn options(args: &ScoreArgs, families: &[Family], bug: Option<Bug>) -> RunOption
 
 fn schedule(args: &ScoreArgs, families: &[Family], seed: u64) -> Result<Schedule, Failure> {
     let planned = plan(&PlanOptions {
-        seed,
-        families: families.to_vec(),
-        nodes: (1..=args.nodes).map(|id| format!("n{id}")).collect(),
-        time_ms: args.time,
-        interval_ms: args.interval,
+        styles: simulation::capabilities().styles(),
+        ..PlanOptions::new(
+            seed,
+            families.to_vec(),
+            (1..=args.nodes).map(|id| format!("n{id}")).collect(),
+            args.time,
+            args.interval,
+        )
     });
     let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
     for fault in &mut planned.faults {

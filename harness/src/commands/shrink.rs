@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::announce;
 use super::replay::{check, label};
+use super::run::refuse_impossible;
 use crate::cli::ShrinkArgs;
 use crate::execution::{forget_outcomes, judge};
 use crate::exit::{self, Failure};
@@ -25,7 +26,7 @@ use crate::scenario::{self, Expected, Scenario};
 use crate::shrink::{
     Budget, Defaults, Shrunk, Simulation, Size, describe, reproduce, shrink as shrink_plan,
 };
-use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run};
+use crate::simulation::{self, Label, SessionPlan, Simulated, simulate, store_run};
 
 /// Seeds with which the simulation tries to fail as real processes did.
 const REPRODUCE_SEED_COUNT: u64 = 60;
@@ -65,7 +66,9 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         command,
     };
     let is_asked_for = |world: &str| args.world.as_deref() == Some(world);
+    let simulated = refuse_impossible(&plan.schedule, &simulation::capabilities());
     if origin.manifest.is_simulated() && !is_asked_for(PROCESSES) {
+        simulated?;
         let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
         if simulated.verdict.valid != Validity::Invalid {
             return Err(Failure::arguments(format!(
@@ -88,9 +91,10 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         )));
     }
     let wanted = verdict.failure_signature();
-    if is_asked_for(PROCESSES) {
-        return processes::shrink(args, &origin, plan, wanted);
+    if is_asked_for(PROCESSES) || (simulated.is_err() && !is_asked_for(SIMULATION)) {
+        return against_processes(args, &origin, plan, wanted);
     }
+    simulated?;
     progress.note("looking for the failure in the simulation");
     let resolved = SessionPlan {
         schedule: schedule(&folder, origin.manifest.options.nodes, true)?,
@@ -117,7 +121,17 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         "it does not come back in the simulation in {seed_count} runs; shrinking against real processes, by \
          repetition"
     ));
-    processes::shrink(args, &origin, plan, wanted)
+    against_processes(args, &origin, plan, wanted)
+}
+
+fn against_processes(
+    args: &ShrinkArgs,
+    origin: &Origin,
+    plan: SessionPlan,
+    wanted: Vec<String>,
+) -> Result<u8, Failure> {
+    refuse_impossible(&plan.schedule, &crate::processes::capabilities())?;
+    processes::shrink(args, origin, plan, wanted)
 }
 
 /// The run that is shrunk, and what it takes to store others.

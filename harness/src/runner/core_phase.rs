@@ -7,6 +7,7 @@ use checkers::liveness::{
     CORE_CHOSEN, CORE_GIVEN_UP, CORE_HEALED, CORE_KEY, CORE_LEFT, CORE_SETTLED, CORE_SKIPPED,
 };
 use nemesis::action::Action;
+use nemesis::fault::Style;
 use results::history::OperationType;
 use results::keyed_random::Stream;
 use results::manifest::NodeTimers;
@@ -28,7 +29,18 @@ const WRITE_COUNT: u64 = 6;
 /// do, and none of many thousand runs may be called wrong for bad luck.
 const ELECTION_ROUNDS: u64 = 8;
 /// The faults after which every majority of the nodes must recover. Others may change who counts.
-const HARMLESS_KINDS: [&str; 4] = ["partition", "kill", "pause", "clock-skew"];
+const HARMLESS_KINDS: [&str; 10] = [
+    "partition",
+    "link",
+    "kill",
+    "kill-clean",
+    "restart",
+    "pause",
+    "slow",
+    "clock-skew",
+    "snapshot",
+    "burst",
+];
 
 /// The faults of the phase itself. No schedule has so many faults.
 const CUT_ID: u64 = u64::MAX - 1;
@@ -190,6 +202,7 @@ impl<W: World> Runner<'_, W> {
     fn break_rest(&mut self, choice: &Choice) -> Result<bool, Stop> {
         let cut = Action::Cut {
             links: choice.links(),
+            style: Style::Hold,
         };
         let is_cut = self.start_own(CUT_ID, cut)?;
         let value = json!({

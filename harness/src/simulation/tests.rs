@@ -324,6 +324,7 @@ fn a_node_that_was_stopped_acts_on_its_timers_again() {
         1,
         Action::Cut {
             links: alone.collect(),
+            style: Style::Hold,
         },
     );
     bench.pass(SECOND / 10);
