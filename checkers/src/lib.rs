@@ -66,7 +66,12 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
         nemesis::check(&recording.schedule, &recording.manifest.options.nemesis)
     });
     run("liveness", &|| {
-        liveness::check(&recording.manifest, &recording.schedule, &recording.history)
+        liveness::check(
+            &recording.manifest,
+            &recording.schedule,
+            &recording.history,
+            &recording.trace,
+        )
     });
     run("node-logs", &|| {
         node_logs::check(&recording.trace, &recording.history)

@@ -31,7 +31,7 @@ const EXAMPLES: &str = "Examples:
   harness serve                                             browse the reports
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. Of several
-runs (sim, replay) the worst counts; a replay's code does not say whether the outcome was the same.";
+runs (sim, replay) the worst counts; a replay that is valid although the run was not gives 2.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -39,11 +39,11 @@ enum Command {
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run many seeds in a deterministic simulation and judge each
-    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)))]
+    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
     Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
-    /// Find the smallest simulated run that still fails the same way
+    /// Find the smallest run that still fails the same way
     Shrink(ShrinkArgs),
     /// Judge a stored run again
     Analyze(AnalyzeArgs),
@@ -69,6 +69,60 @@ enum Command {
 enum BugsCommand {
     /// List id, name, what is broken and what must catch it; so does `harness bugs` alone
     List,
+    /// Measure how many seeds it takes until each bug is noticed, and by whom
+    Score(ScoreArgs),
+}
+
+/// Flags of `bugs score`.
+#[derive(Debug, Clone, Args)]
+pub struct ScoreArgs {
+    /// Which bugs, by name or id; all of them by default
+    pub bugs: Vec<String>,
+    /// Seeds of one hunt at most
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub seeds: u64,
+    /// Hunts for each bug in each way; no two of them share a seed
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: u32,
+    /// The first seed of all
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 32))]
+    pub first_seed: u64,
+    /// How long one hunt takes at most
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: u64,
+    /// Seeds of the unmodified node, which must not be called wrong
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    pub unmodified_seeds: u64,
+    /// Runs of real processes for each bug at most, besides the simulation
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub processes: u32,
+    /// What goes wrong, as for `sim`
+    #[arg(long, default_value = "all", value_name = "FAULTS")]
+    pub nemesis: String,
+    /// How long the workload of a run lasts
+    #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time: u64,
+    /// Mean time between two faults of one kind
+    #[arg(long, default_value = "2", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub interval: u64,
+    /// Number of nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
+    pub nodes: u32,
+    /// Folder of scenarios; those that name a bug are tried on it
+    #[arg(long, default_value = "harness/tests/scenarios", value_name = "FOLDER")]
+    pub scenarios: PathBuf,
+    /// Where the table goes; its data goes beside it, ending in .json
+    #[arg(long, default_value = "docs/bug-score.md", value_name = "FILE")]
+    pub table: PathBuf,
+    /// How many hunts at once; one per processor by default
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Where runs of real processes are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Most nodes of a cluster.
@@ -156,15 +210,28 @@ pub struct RunArgs {
     /// How long the cluster may take to serve again once all faults are healed
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
     pub recovery_timeout: u64,
+    /// Whether a random majority must recover alone, with the other nodes dead or cut off, before everything
+    /// is healed; on by default, off with --schedule and with --nemesis none
+    #[arg(long, value_name = "SWITCH")]
+    pub liveness_phase: Option<Switch>,
     /// What every execution of a run needs
     #[command(flatten)]
     pub execution: ExecutionArgs,
 }
 
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
 /// Flags of `sim`.
 #[derive(Debug, Clone, Args)]
 pub struct SimArgs {
-    /// Which seeds to run, both ends included: 1..1000, or a single one
+    /// Which seeds to run, both ends included: 1..1000, or a single one (--seed N says the same)
     #[arg(long, default_value = "1..100", value_name = "FIRST..LAST", value_parser = parse_seeds, conflicts_with = "seed")]
     pub seeds: std::ops::RangeInclusive<u64>,
     /// How many seeds to run at once; one per processor by default
@@ -181,14 +248,28 @@ pub struct SimArgs {
 /// Flags of `shrink`.
 #[derive(Debug, Clone, Args)]
 pub struct ShrinkArgs {
-    /// The simulated run: its folder, its name, the beginning of its name, or `latest`
+    /// The run: its folder, its name, the beginning of its name, or `latest`. A run of real processes is
+    /// shrunk in the simulation if it fails there, too, and otherwise by running it again and again
     pub run: String,
     /// How many smaller runs to try at most
     #[arg(long, default_value_t = 2000, value_name = "RUNS")]
     pub budget: u32,
-    /// How long to try at most
-    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
-    pub time_limit: u64,
+    /// How long to try at most; by default 60 s in the simulation, 15m against real processes
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: Option<u64>,
+    /// Where to run it; by default in the simulation, and against real processes only if the failure of a
+    /// run of theirs does not come back there
+    #[arg(long, value_parser = ["processes", "simulation"])]
+    pub world: Option<String>,
+    /// Against real processes: how often a schedule is run at most
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub tries: u32,
+    /// Against real processes: how many of these runs must fail
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub hits: u32,
+    /// Node program to test against, instead of the node built into the harness
+    #[arg(long, value_name = "PATH")]
+    pub node_bin: Option<PathBuf>,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,
@@ -302,6 +383,9 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Bugs {
             command: None | Some(BugsCommand::List),
         } => commands::bugs::bugs(),
+        Command::Bugs {
+            command: Some(BugsCommand::Score(args)),
+        } => commands::bugs_score::score(&args, words),
         Command::Node { .. } => Err(Failure::arguments("`node` must be the first argument")),
     }
 }

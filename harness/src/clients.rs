@@ -68,6 +68,8 @@ pub struct Ended {
     pub key: String,
     /// How it ended.
     pub operation_type: OperationType,
+    /// In which epoch it was carried out, if it was and somebody said so.
+    pub epoch: Option<i32>,
 }
 
 impl Clients {
@@ -217,6 +219,33 @@ impl Clients {
         )
     }
 
+    /// Lets an idle thread set a register outside of the plan, to a value that nothing else sets it to.
+    ///
+    /// # Errors
+    /// When the history cannot be written; nothing is sent then.
+    pub fn begin_write(
+        &mut self,
+        thread: usize,
+        key: &str,
+        value: Value,
+        world: &mut impl World,
+        recorder: &mut Recorder,
+    ) -> results::Result<()> {
+        let deadline_ns = world.now_ns() + self.pace.timeout_ns;
+        let key = key.to_owned();
+        let planned = Planned::Write { key, value };
+        self.begin(thread, planned, deadline_ns, world, recorder)
+    }
+
+    /// Makes clients, all of them idle, ask these nodes only, and forget which of them led.
+    pub fn turn_to(&mut self, nodes: Vec<String>) {
+        for (number, thread) in self.threads.iter_mut().enumerate() {
+            let is_roaming = RegisterWorkload::is_roaming(number as u32);
+            thread.route = Route::new(nodes.len(), number, is_roaming);
+        }
+        self.nodes = nodes;
+    }
+
     fn begin(
         &mut self,
         number: usize,
@@ -318,6 +347,7 @@ impl Clients {
             thread: number,
             key: pending.subject.key.clone(),
             operation_type: completion.operation_type,
+            epoch: completion.epoch,
         };
         recorder.complete(now_ns, &pending.subject, completion)?;
         if ended.operation_type == OperationType::Info {

@@ -1,6 +1,8 @@
 //! Owns the course of a run: workload under faults, healing, recovery, final reads.
 //! Never knows which world it acts in, and never judges what it sees.
 
+mod core_phase;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use nemesis::action::Action;
@@ -9,10 +11,11 @@ use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use nemesis::view::ClusterView;
 use results::history::OperationType;
-use results::manifest::RunOptions;
+use results::manifest::{NodeTimers, RunOptions};
 use results::schedule::{FaultOutcome, ScheduledFault};
 use serde_json::{Value, json};
 
+use self::core_phase::OwnFaults;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
 use crate::recorder::Recorder;
@@ -51,9 +54,13 @@ pub struct Runner<'a, W: World> {
     healing: BTreeSet<u64>,
     /// Faults to heal as soon as their start is reported.
     heal_when_started: BTreeSet<u64>,
-    restored: bool,
+    /// What the world said when it was last put in order, once it has.
+    restored: Option<Vec<String>>,
     interrupted: bool,
     phase: &'static str,
+    demands_majority: bool,
+    timers: NodeTimers,
+    own_faults: OwnFaults,
 }
 
 /// Why a run does not go on.
@@ -103,9 +110,12 @@ impl<'a, W: World> Runner<'a, W> {
             active: BTreeSet::new(),
             healing: BTreeSet::new(),
             heal_when_started: BTreeSet::new(),
-            restored: false,
+            restored: None,
             interrupted: false,
             phase: "workload",
+            demands_majority: options.liveness_phase,
+            timers: options.timers.clone(),
+            own_faults: OwnFaults::default(),
         }
     }
 
@@ -141,7 +151,12 @@ impl<'a, W: World> Runner<'a, W> {
         })?;
         self.phase = "healing";
         self.drain()?;
-        self.heal_everything()?;
+        if self.demands_majority {
+            self.demand_recovery_of_a_majority()?;
+            self.phase = "healing";
+        }
+        self.heal_scheduled()?;
+        self.restore()?;
         let healed_ns = self.world.now_ns();
         self.recorder
             .phase(|phases| phases.healed = Some(healed_ns))?;
@@ -184,12 +199,18 @@ impl<'a, W: World> Runner<'a, W> {
                 let (world, recorder) = (&mut *self.world, &mut *self.recorder);
                 return Ok(self.clients.answer(call, answer, world, recorder)?);
             }
+            Event::FaultStarted { id, report } if OwnFaults::owns(id) => {
+                self.own_faults.started(id, report);
+            }
+            Event::FaultHealed { id, report } if OwnFaults::owns(id) => {
+                self.own_faults.healed(id, &report);
+            }
             Event::FaultStarted { id, report } => self.fault_started(id, report)?,
             Event::FaultHealed { id, report } => self.fault_healed(id, report)?,
             Event::Restored { problems } => {
-                self.restored = true;
                 let now_ns = self.world.now_ns();
                 let value = json!({ "problems": problems });
+                self.restored = Some(problems);
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
             }
@@ -357,7 +378,8 @@ impl<'a, W: World> Runner<'a, W> {
         Ok(())
     }
 
-    fn heal_everything(&mut self) -> Result<(), Stop> {
+    /// Takes back every fault of the schedule.
+    fn heal_scheduled(&mut self) -> Result<(), Stop> {
         let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
         let known: Vec<u64> = self.active.union(&self.starting).copied().collect();
         for id in known {
@@ -368,11 +390,18 @@ impl<'a, W: World> Runner<'a, W> {
         {
             self.wait(limit_ns)?;
         }
-        self.world.restore();
-        while !self.restored && self.world.now_ns() < limit_ns + HEAL_LIMIT_NS {
-            self.wait(limit_ns + HEAL_LIMIT_NS)?;
-        }
         Ok(())
+    }
+
+    /// Puts every node in order. Returns what is still wrong with some.
+    fn restore(&mut self) -> Result<Vec<String>, Stop> {
+        self.restored = None;
+        self.world.restore();
+        let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
+        while self.restored.is_none() && self.world.now_ns() < limit_ns {
+            self.wait(limit_ns)?;
+        }
+        Ok(self.restored.clone().unwrap_or_default())
     }
 
     /// Reads every register until each was read once, or the time for recovery is over.

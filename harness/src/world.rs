@@ -25,7 +25,8 @@ pub trait World {
     /// Takes back a fault that was started. Exactly one [`Event::FaultHealed`] with this id follows.
     fn heal_fault(&mut self, id: u64);
 
-    /// Makes every node run, unstopped and unskewed, and every link whole, whatever the faults did.
+    /// Makes every node run, unstopped and unskewed, whatever the faults did. Links are whole once every
+    /// fault that cut them is taken back.
     /// Exactly one [`Event::Restored`] follows.
     fn restore(&mut self);
 

@@ -91,6 +91,10 @@ pub struct RunOptions {
     /// its failure does not need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out_operations: Vec<(u64, u64)>,
+    /// Whether a random majority must recover alone, with the rest dead or cut off, before everything is
+    /// healed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub liveness_phase: bool,
 }
 
 /// Protocol timers of the nodes, in milliseconds (`controller.quorum.*` in Kafka).

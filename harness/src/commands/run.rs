@@ -12,7 +12,7 @@ use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
 use super::{announce, bugs};
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, Switch};
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
 use crate::processes;
@@ -74,7 +74,17 @@ pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions,
         bug: args.bug.as_deref().map(bugs::parse).transpose()?,
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        liveness_phase: liveness_phase(args),
     })
+}
+
+/// On where the faults were left to the harness. Whoever writes a schedule, or wants no faults, means
+/// exactly that.
+fn liveness_phase(args: &RunArgs) -> bool {
+    match args.liveness_phase {
+        Some(switch) => switch == Switch::On,
+        None => args.schedule.is_none() && args.nemesis != "none",
+    }
 }
 
 /// The families of faults that were asked for, in a world that can do what `capabilities` say.

@@ -74,13 +74,11 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         show: &mut |summary| progress.show_campaign(summary),
     })?;
     progress.clear();
-    if summary
-        .failures
-        .iter()
-        .any(|failure| failure.stored_as.is_some())
-        && let Err(error) = results_report::render_index(&store)
-    {
-        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    if summary.stored_count > 0 {
+        store.refresh_latest()?;
+        if let Err(error) = results_report::render_index(&store) {
+            progress.note(&format!("the index of runs could not be drawn: {error}"));
+        }
     }
     let code = exit_code(&summary);
     if output.json {

@@ -66,6 +66,8 @@ pub struct CampaignSummary {
     pub event_count: u64,
     /// Wall-clock time so far.
     pub elapsed: Duration,
+    /// How many were stored.
+    pub stored_count: u64,
     /// Every seed that is not valid, ascending.
     pub failures: Vec<SeedOutcome>,
     /// Whether the user stopped it.
@@ -97,6 +99,7 @@ impl CampaignSummary {
 
     fn add(&mut self, simulated: &Simulated, stored_as: Option<String>) {
         self.done_count += 1;
+        self.stored_count += u64::from(stored_as.is_some());
         self.simulated_ns += u128::from(simulated.simulated_ns);
         self.event_count += simulated.identity.event_count;
         let verdict = &simulated.verdict;

@@ -30,6 +30,7 @@ fn options(nodes: u32) -> RunOptions {
         bug: None,
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        liveness_phase: false,
     }
 }
 
@@ -309,4 +310,36 @@ fn restoring_revives_resumes_and_sets_clocks_right() {
             "{node}: {answer:?}"
         );
     }
+}
+
+#[test]
+fn a_node_that_was_stopped_acts_on_its_timers_again() {
+    let mut bench = Bench::new(8);
+    let leader = bench.leader();
+    let stopped = others(&leader).remove(0);
+    let alone = others(&stopped)
+        .into_iter()
+        .flat_map(|other| [(stopped.clone(), other.clone()), (other, stopped.clone())]);
+    bench.start(
+        1,
+        Action::Cut {
+            links: alone.collect(),
+            style: Style::Hold,
+        },
+    );
+    bench.pass(SECOND / 10);
+    let nodes = vec![stopped.clone()];
+    bench.start(2, Action::Pause { nodes });
+    bench.pass(3 * SECOND);
+    bench.heal(2);
+    let resumed_ns = bench.world.now_ns();
+    bench.pass(3 * SECOND);
+    let trace = bench.world.into_remains().trace;
+    let since = trace
+        .iter()
+        .filter(|event| event.node == stopped && event.time > resumed_ns + SECOND);
+    assert!(
+        since.count() >= 2,
+        "it asks for votes, and gives up, again and again"
+    );
 }

@@ -261,7 +261,8 @@ impl SimulatedWorld {
 
     /// Makes sure that a node works when it must. Waking too early costs little, so an earlier plan stays.
     pub(super) fn plan_wake(&mut self, node: usize) {
-        let due_ns = self.nodes[node].due_ns(self.now_ns);
+        // Whoever was stopped when it should have acted is late, and a wake-up in the past would never come.
+        let due_ns = self.nodes[node].due_ns(self.now_ns).max(self.now_ns);
         if due_ns < self.nodes[node].wake_at_ns {
             self.nodes[node].wake_at_ns = due_ns;
             self.queue.push(due_ns, Happening::Wake { node });
