@@ -330,6 +330,11 @@ impl<D: Disk> NodeLoop<D> {
         self.replica.is_ready_to_stop()
     }
 
+    /// Role of the replica.
+    pub fn role(&self) -> Role {
+        self.replica.role()
+    }
+
     /// Epoch of the replica.
     pub fn epoch(&self) -> Epoch {
         self.replica.epoch()

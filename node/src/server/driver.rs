@@ -2,9 +2,9 @@
 //! Never makes a protocol decision and never touches a socket.
 //!
 //! The task shares one thread with the HTTP front and the connections to peers: handing every message
-//! from thread to thread costs more than what is done with it. Another thread waits for the disk. While
-//! it does, the task goes on with everything but new commands, which could not become durable any
-//! earlier and share the next sync.
+//! from thread to thread costs more than what is done with it. While the disk works, which a leader has
+//! another thread wait for, the task goes on with everything but new commands, which could not become
+//! durable any earlier and share the next sync.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,17 +12,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::node_loop::{Arrival, NodeError, NodeLoop};
+use crate::raft::Role;
+use crate::storage::LogSynced;
 use crate::storage::disk::Disk;
-use crate::storage::{LogSync, LogSynced};
 
 use super::addresses::Addresses;
 use super::clock::{SkewedClock, monotonic_ns};
 use super::mailbox::{Inbox, Message, Snapshot, View};
 use super::metrics::LastApplied;
 use super::outbox::ProcessOutbox;
+use super::sync_desk::SyncDesk;
 
 /// How many messages are taken at once at most.
 const MAX_BATCHED_MESSAGES: usize = 4096;
@@ -36,6 +37,12 @@ const MIN_WAIT: Duration = Duration::from_micros(200);
 /// How long the node goes on without its disk. A leader whose disk hangs for longer falls silent, so
 /// that the others replace it.
 const SYNC_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long a sync takes at most that is worth waiting for on this thread.
+const QUICK_SYNC: Duration = Duration::from_millis(2);
+
+/// How many commands keep a leader so little busy that it can wait for its disk itself.
+const FEW_COMMANDS_COUNT: usize = 4;
 
 /// How long an orderly stop may take.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
@@ -65,30 +72,27 @@ pub(crate) struct Driver {
     addresses: Arc<Addresses>,
     /// Set by an orderly stop: when it is over at the latest.
     stop_by: Option<Instant>,
+    desk: Arc<SyncDesk>,
     /// The sync that is under way.
     syncing: Option<Syncing>,
+    /// How long the one before took.
+    last_sync: Duration,
 }
 
-/// A sync that another thread runs.
+/// A sync that is under way.
 #[derive(Debug)]
 struct Syncing {
-    task: JoinHandle<LogSynced>,
+    synced: oneshot::Receiver<LogSynced>,
     since: Instant,
 }
 
 impl Syncing {
-    fn begin(sync: LogSync) -> Self {
-        Self {
-            task: tokio::task::spawn_blocking(move || sync.run()),
-            since: Instant::now(),
-        }
-    }
-
-    /// Waits for its end. May be called again if that was not waited for.
-    async fn end(&mut self) -> LogSynced {
-        match (&mut self.task).await {
-            Ok(synced) => synced,
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    /// Waits for its end, unless the thread that ran it has panicked. May be called again if that was not
+    /// waited for.
+    async fn end(&mut self) -> Woken {
+        match (&mut self.synced).await {
+            Ok(synced) => Woken::Sync(synced),
+            Err(_) => Woken::End,
         }
     }
 }
@@ -120,6 +124,7 @@ impl Driver {
         outbox: ProcessOutbox,
         view: View,
         addresses: Arc<Addresses>,
+        desk: Arc<SyncDesk>,
     ) -> Self {
         Self {
             clock,
@@ -128,7 +133,9 @@ impl Driver {
             view,
             addresses,
             stop_by: None,
+            desk,
             syncing: None,
+            last_sync: Duration::ZERO,
         }
     }
 
@@ -162,9 +169,11 @@ impl Driver {
         drop(self.inbox);
         self.outbox.clients.abandon();
         self.outbox.askers.abandon();
-        if let Some(mut syncing) = self.syncing.take() {
+        if let Some(mut syncing) = self.syncing.take()
+            && let Woken::Sync(synced) = syncing.end().await
+        {
             let now_ns = self.clock.now_ns(monotonic_ns());
-            node.finish_sync(now_ns, syncing.end().await, &mut self.outbox)?;
+            node.finish_sync(now_ns, synced, &mut self.outbox)?;
         }
         Ok(node.close()?)
     }
@@ -191,18 +200,22 @@ impl Driver {
         taken: &mut Taken,
     ) -> Result<(), DriverError> {
         if let Woken::Sync(synced) = woken {
-            self.syncing = None;
+            if let Some(syncing) = self.syncing.take() {
+                self.last_sync = syncing.since.elapsed();
+            }
             let now_ns = self.clock.now_ns(monotonic_ns());
             node.finish_sync(now_ns, synced, &mut self.outbox)?;
         }
         self.take_in(node, taken)?;
         if node.awaits_sync() {
-            // Followers store what they were just sent while this node stores it, and whoever has
-            // come by now shares the sync.
-            tokio::task::yield_now().await;
-            self.take_waiting(taken);
-            self.take_in(node, taken)?;
-            self.syncing = Some(Syncing::begin(node.begin_sync()?));
+            if std::mem::take(&mut self.outbox.has_sent) {
+                // Followers store what they were just sent while this node stores it, and whoever has
+                // come by now shares the sync.
+                tokio::task::yield_now().await;
+                self.take_waiting(taken);
+                self.take_in(node, taken)?;
+            }
+            self.begin_sync(node)?;
         }
         let now_ns = self.clock.now_ns(monotonic_ns());
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
@@ -212,6 +225,27 @@ impl Driver {
             // Nobody waits for it: it only must not keep this thread busy.
             drop(tokio::task::spawn_blocking(move || drop(discarded)));
         }
+        Ok(())
+    }
+
+    /// Begins a sync: on this thread if there is little else to do and the disk is quick, else on another,
+    /// so that clients are served and what followers have stored is seen meanwhile.
+    fn begin_sync<D: Disk>(&mut self, node: &mut NodeLoop<D>) -> Result<(), NodeError> {
+        let sync = node.begin_sync()?;
+        let is_idle =
+            node.role() != Role::Leader || self.outbox.gate.under_way_count() <= FEW_COMMANDS_COUNT;
+        let synced = if is_idle && self.last_sync < QUICK_SYNC {
+            self.desk.leave(sync)
+        } else {
+            let (sender, receiver) = oneshot::channel();
+            // Fails only when the loop is gone.
+            tokio::task::spawn_blocking(move || drop(sender.send(sync.run())));
+            receiver
+        };
+        self.syncing = Some(Syncing {
+            synced,
+            since: Instant::now(),
+        });
         Ok(())
     }
 
@@ -242,12 +276,10 @@ impl Driver {
             )
             .max(MIN_WAIT);
         let woken = match &mut self.syncing {
-            Some(syncing) if syncing.since.elapsed() >= SYNC_PATIENCE => {
-                Woken::Sync(syncing.end().await)
-            }
+            Some(syncing) if syncing.since.elapsed() >= SYNC_PATIENCE => syncing.end().await,
             Some(syncing) => tokio::select! {
                 biased;
-                synced = syncing.end() => Woken::Sync(synced),
+                woken = syncing.end() => woken,
                 message = self.inbox.recv() => self.woken_by(message, taken),
                 () = tokio::time::sleep(wait) => Woken::Time,
             },

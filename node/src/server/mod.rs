@@ -19,6 +19,7 @@ mod outbox;
 mod peers;
 mod pending;
 mod replies;
+mod sync_desk;
 mod trace_writer;
 pub mod wire;
 
@@ -56,6 +57,7 @@ use outbox::ProcessOutbox;
 use peers::Peers;
 use pending::{Pending, Tickets};
 use replies::Replies;
+use sync_desk::SyncDesk;
 pub use trace_writer::TraceOptions;
 use trace_writer::TraceWriter;
 
@@ -411,7 +413,8 @@ fn start_thread<D: Disk + Send + 'static>(
         tokio::net::TcpListener::from_std(listener)?
     };
     let addresses = Arc::clone(&front.replies.addresses);
-    let driver = Driver::new(clock, inbox, outbox, view, addresses);
+    let desk = Arc::new(SyncDesk::default());
+    let driver = Driver::new(clock, inbox, outbox, view, addresses, Arc::clone(&desk));
     let (tell_stopped, stopped) = oneshot::channel();
     let (stop_http, http_stops) = oneshot::channel();
     let (tell_ended, ended) = oneshot::channel::<()>();
@@ -428,7 +431,11 @@ fn start_thread<D: Disk + Send + 'static>(
     };
     thread::Builder::new()
         .name(node.to_string())
-        .spawn(move || runtime.block_on(live))?;
+        .spawn(move || {
+            if let Err(error) = desk.attend(runtime, live) {
+                stop_at_once(node, format_args!("cannot set up the process: {error}"));
+            }
+        })?;
     Ok(NodeThread {
         stopped,
         stop_http,

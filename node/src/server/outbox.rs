@@ -27,6 +27,8 @@ pub(crate) struct ProcessOutbox {
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
     pub(super) gate: Gate,
+    /// Whether anything has left since somebody last looked.
+    pub(super) has_sent: bool,
     pub(super) metrics: Metrics,
     /// Whether other voters may be in force, since somebody last looked.
     pub(super) voters_changed: bool,
@@ -47,6 +49,7 @@ impl ProcessOutbox {
             clients,
             askers,
             gate: Gate::default(),
+            has_sent: false,
             metrics: Metrics::default(),
             voters_changed: false,
             trace_failure: None,
@@ -83,6 +86,7 @@ impl Outbox for ProcessOutbox {
         if self.trace_failure.is_some() {
             return;
         }
+        self.has_sent = true;
         match departure {
             Departure::Send {
                 peer,
