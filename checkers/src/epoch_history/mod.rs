@@ -11,6 +11,7 @@ mod matching;
 mod messages;
 mod model;
 mod observers;
+mod online;
 mod property;
 mod rule;
 mod snapshots;
@@ -20,6 +21,7 @@ mod watch;
 mod watermarks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use results::history::{Operation, OperationType, Process};
 use results::trace::TraceEvent;
@@ -29,6 +31,8 @@ use crate::{conclusion, counted, seconds};
 use model::{Model, tells_of_voter_records};
 use rule::Rule;
 use watch::Watch;
+
+pub use online::Online;
 
 const SOURCE: &str = "KIP-595; KIP-630; KIP-853; Ongaro & Ousterhout 2014 (Raft)";
 
@@ -69,7 +73,7 @@ pub fn check(
         if gaps.before.contains(&index) {
             watch.lose(&event.node);
         }
-        watch.take(event);
+        watch.take(&Rc::new(event.clone()));
         if gaps.after.contains(&index) {
             watch.lose(&event.node);
         }
@@ -89,12 +93,17 @@ pub fn check(
         ));
     }
     let lost = lost.first().map(String::as_str);
+    judge(watch, trace.len() as u64, node_count as u64, lost)
+}
+
+/// What the properties say after the last event. `lost` is evidence that is missing, for people.
+fn judge(watch: Watch, event_count: u64, node_count: u64, lost: Option<&str>) -> CheckerResult {
     let properties: BTreeMap<String, PropertyResult> = watch
         .finish(lost.is_none())
         .into_iter()
         .map(|property| (property.id.into(), property.finish(lost)))
         .collect();
-    conclude(properties, trace.len() as u64, node_count as u64, lost)
+    conclude(properties, event_count, node_count, lost)
 }
 
 /// All properties that look at what nodes hold or say to one another.

@@ -31,20 +31,19 @@ impl Watch {
     }
 
     /// Takes the next event, no earlier than the one before.
-    pub(super) fn take(&mut self, event: &TraceEvent) {
+    pub(super) fn take(&mut self, event: &Rc<TraceEvent>) {
         if event.time != self.time {
             self.settle();
             self.time = event.time;
         }
-        let event = Rc::new(event.clone());
         self.model.enter(&event.node);
-        self.epochs.observe(&event);
+        self.epochs.observe(event);
         for rule in &mut self.rules {
-            rule.before(&self.model, &event);
+            rule.before(&self.model, event);
         }
-        let outcome = self.model.apply(&event);
+        let outcome = self.model.apply(event);
         for rule in &mut self.rules {
-            rule.after(&self.model, &event, &outcome);
+            rule.after(&self.model, event, &outcome);
         }
     }
 

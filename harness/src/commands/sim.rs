@@ -69,6 +69,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         seeds,
         job_count,
         fail_fast: args.fail_fast,
+        records_all: args.run.execution.keep,
         plan: &plan,
         keep: &keep,
         show: &mut |summary| progress.show_campaign(summary),

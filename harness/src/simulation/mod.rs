@@ -17,6 +17,7 @@ mod queue;
 mod session;
 mod simulated_node;
 mod tracing;
+mod trial;
 mod world;
 
 #[cfg(test)]
@@ -25,4 +26,4 @@ mod tests;
 pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub use faults::capabilities;
-pub use session::{SessionPlan, Simulated, simulate};
+pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};

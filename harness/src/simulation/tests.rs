@@ -10,7 +10,7 @@ use results::manifest::RunOptions;
 use results::schedule::FaultOutcome;
 use serde_json::json;
 
-use super::world::SimulatedWorld;
+use super::world::{SimulatedWorld, Witness};
 use crate::execution::TIMERS;
 use crate::world::{Answer, Call, Event, FaultReport, HealReport, Request, World};
 
@@ -44,7 +44,8 @@ impl Bench {
     /// Three nodes that had two seconds to elect a leader.
     fn new(seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let world = SimulatedWorld::new(seed, &options(3), None, true, stop);
+        let witness = Witness::Trace(Vec::new());
+        let world = SimulatedWorld::new(seed, &options(3), None, true, witness, stop);
         let mut bench = Self {
             world,
             next_call: 0,

@@ -72,7 +72,7 @@ impl Elections {
         let (Some(correlation), Some(epoch), "vote", false) = (
             message.correlation,
             message.message_epoch,
-            message.rpc.as_str(),
+            message.rpc.as_ref(),
             message.is_response,
         ) else {
             return;
