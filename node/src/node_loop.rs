@@ -159,6 +159,7 @@ impl<D: Disk> NodeLoop<D> {
     ) -> Result<(), NodeError> {
         let mut commands = Vec::new();
         let mut reads = Vec::new();
+        let mut is_stepped = false;
         for arrival in arrivals {
             let input = match arrival {
                 Arrival::PeerRequest {
@@ -199,8 +200,10 @@ impl<D: Disk> NodeLoop<D> {
                 }
             };
             self.step(now_ns, input, outbox)?;
+            is_stepped = true;
         }
         for commands in in_batches(commands) {
+            is_stepped = true;
             self.step(
                 now_ns,
                 Input::Propose {
@@ -211,7 +214,12 @@ impl<D: Disk> NodeLoop<D> {
             )?;
         }
         if !reads.is_empty() {
+            is_stepped = true;
             self.step(now_ns, Input::Read { tickets: reads }, outbox)?;
+        }
+        // Every step does what time has made due by then.
+        if is_stepped {
+            return Ok(());
         }
         self.step(now_ns, Input::Tick, outbox)
     }

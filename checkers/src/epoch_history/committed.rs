@@ -64,6 +64,15 @@ impl Committed {
         event: &Rc<TraceEvent>,
         batch: Batch,
     ) -> Comparison<CommittedBatch> {
+        // Mostly this very batch was reported before, which is found faster than what overlaps it.
+        if let Some(committed) = self.batches.get_mut(&batch.base_offset)
+            && committed.batch == batch
+        {
+            committed.epoch = committed.epoch.min(event.epoch);
+            let lowest = self.lowest_epoch.get_or_insert(event.epoch);
+            *lowest = (*lowest).min(event.epoch);
+            return Comparison::Same;
+        }
         let overlapping = self
             .batches
             .range_mut(..=batch.last_offset)
@@ -72,11 +81,6 @@ impl Committed {
             .filter(|committed| committed.batch.last_offset >= batch.base_offset);
         let lowest = self.lowest_epoch.get_or_insert(event.epoch);
         match overlapping {
-            Some(committed) if committed.batch == batch => {
-                committed.epoch = committed.epoch.min(event.epoch);
-                *lowest = (*lowest).min(event.epoch);
-                Comparison::Same
-            }
             Some(committed) => Comparison::Differs(committed.clone()),
             None => {
                 *lowest = (*lowest).min(event.epoch);

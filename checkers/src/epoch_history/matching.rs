@@ -51,7 +51,7 @@ impl Rule for Matching {
         self.check(event);
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }
@@ -68,6 +68,11 @@ impl Matching {
             return;
         };
         self.property.checked += 1;
+        // What other nodes hold is mostly this very batch, which is found faster than what overlaps it.
+        let exact = self.appended.get(&(epoch, base_offset));
+        if exact.is_some_and(|earlier| earlier.last_offset == last_offset && earlier.crc == crc) {
+            return;
+        }
         let overlapping = self
             .appended
             .range((epoch, i64::MIN)..=(epoch, last_offset))

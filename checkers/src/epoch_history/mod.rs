@@ -10,10 +10,12 @@ mod majority;
 mod matching;
 mod messages;
 mod model;
+mod nodes;
 mod observers;
 mod online;
 mod property;
 mod rule;
+mod rules;
 mod snapshots;
 mod voter_changes;
 mod voter_history;
@@ -29,7 +31,6 @@ use results::verdict::{CheckerResult, PropertyResult, Validity};
 
 use crate::{conclusion, counted, seconds};
 use model::{Model, tells_of_voter_records};
-use rule::Rule;
 use watch::Watch;
 
 pub use online::Online;
@@ -104,26 +105,6 @@ fn judge(watch: Watch, event_count: u64, node_count: u64, lost: Option<&str>) ->
         .map(|property| (property.id.into(), property.finish(lost)))
         .collect();
     conclude(properties, event_count, node_count, lost)
-}
-
-/// All properties that look at what nodes hold or say to one another.
-fn rules() -> Vec<Box<dyn Rule>> {
-    vec![
-        Box::new(completeness::Completeness::new()),
-        Box::new(matching::Matching::new()),
-        Box::new(majority::Majority::new()),
-        Box::new(watermarks::Watermarks::new()),
-        Box::new(voter_changes::VoterChanges::new()),
-        Box::new(observers::Observers::new()),
-        Box::new(log_start::LogStart::new()),
-        Box::new(snapshots::Snapshots::new()),
-        Box::new(messages::votes_kept::VotesKept::new()),
-        Box::new(messages::votes_up_to_date::VotesUpToDate::new()),
-        Box::new(messages::elections::Elections::new()),
-        Box::new(messages::fetch_requests::FetchRequests::new()),
-        Box::new(messages::fetch_answers::FetchAnswers::new()),
-        Box::new(messages::reads::Reads::new()),
-    ]
 }
 
 /// The first nodes by number.

@@ -1,7 +1,7 @@
 //! Owns checking a trace event by event, while the run goes on, without keeping it.
 //! Never concludes anything where the trace as a whole would be needed; it says so instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use results::history::Operation;
@@ -9,6 +9,7 @@ use results::trace::TraceEvent;
 use results::verdict::CheckerResult;
 
 use super::model::Model;
+use super::nodes::Nodes;
 use super::watch::Watch;
 use super::{judge, numbered_voters};
 
@@ -19,7 +20,7 @@ pub struct Online {
     watch: Watch,
     voter_count: u32,
     /// By node: its incarnation and the number of its next event.
-    next: BTreeMap<String, (u32, u64)>,
+    next: Nodes<(u32, u64)>,
     event_count: u64,
     /// Events are missing: what they may have told depends on what came before, which is gone.
     is_broken: bool,
@@ -33,7 +34,7 @@ impl Online {
             // Whether voters are in the log matters only where events are missing.
             watch: Watch::of(Model::new(BTreeMap::new(), configured, false)),
             voter_count,
-            next: BTreeMap::new(),
+            next: Nodes::default(),
             event_count: 0,
             is_broken: false,
         }
@@ -52,11 +53,7 @@ impl Online {
 
     fn follows(&mut self, event: &TraceEvent) -> bool {
         let (incarnation, seq) = (event.incarnation, event.seq);
-        let Some(next) = self.next.get_mut(event.node.as_str()) else {
-            let node = event.node.clone();
-            self.next.insert(node, (incarnation, seq + 1));
-            return seq == 0;
-        };
+        let next = self.next.enter(&event.node, || (incarnation, 0));
         let follows = if next.0 == incarnation {
             seq == next.1
         } else {
@@ -70,14 +67,15 @@ impl Online {
     /// whole, because events are missing, or because the nodes that spoke are not the voters.
     pub fn conclude(mut self, history: &[Operation]) -> Option<CheckerResult> {
         let expected = numbered_voters(self.voter_count as usize);
-        if self.is_broken || !self.next.keys().eq(&expected) {
+        let spoke: BTreeSet<String> = self.next.iter().map(|(name, _)| name.into()).collect();
+        if self.is_broken || spoke != expected {
             return None;
         }
         self.watch.settle();
         self.watch.epochs().observe_history(history);
         let doubts = self.watch.take_doubts();
         let lost = doubts.first().map(String::as_str);
-        let node_count = self.next.len() as u64;
+        let node_count = spoke.len() as u64;
         Some(judge(self.watch, self.event_count, node_count, lost))
     }
 }

@@ -127,7 +127,50 @@ pub(super) fn describe(detail: &TraceDetail, digest: &mut Digest) {
             digest.add(*high_watermark as u64);
             digest.add(*log_end as u64);
         }
+        TraceDetail::RpcSent { to, message } => describe_message(4, to, message, digest),
+        TraceDetail::RpcReceived { from, message } => describe_message(5, from, message, digest),
         rare => digest.add_text(&serde_json::to_string(rare).unwrap_or_default()),
+    }
+}
+
+/// Adds everything that a message says to the digest. What it does not say counts as well.
+fn describe_message(kind: u64, peer: &str, message: &Message, digest: &mut Digest) {
+    let Message {
+        rpc,
+        is_response,
+        correlation,
+        message_epoch,
+        leader,
+        offset,
+        last_epoch,
+        end_offset,
+        high_watermark,
+        diverging,
+        granted,
+        error,
+    } = message;
+    digest.add(kind << 32 | u64::from(*is_response));
+    digest.add_text(peer);
+    digest.add_text(rpc);
+    let epoch = |epoch: &Option<i32>| epoch.map(|epoch| i64::from(epoch) as u64);
+    let place = |offset: &Option<i64>| offset.map(|offset| offset as u64);
+    for value in [
+        *correlation,
+        epoch(message_epoch),
+        epoch(last_epoch),
+        place(offset),
+        place(end_offset),
+        place(high_watermark),
+        epoch(&diverging.map(|(epoch, _)| epoch)),
+        place(&diverging.map(|(_, end)| end)),
+        granted.map(u64::from),
+    ] {
+        digest.add(u64::from(value.is_some()));
+        digest.add(value.unwrap_or_default());
+    }
+    for text in [leader, error] {
+        digest.add(u64::from(text.is_some()));
+        digest.add_text(text.as_deref().unwrap_or_default());
     }
 }
 

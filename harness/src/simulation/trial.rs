@@ -107,10 +107,13 @@ fn compare(seed: u64, first: &Glimpse, second: &Simulated) -> Result<(), Failure
 
 #[cfg(test)]
 mod tests {
+    use nemesis::family::Family;
+    use nemesis::plan::PlanOptions;
     use results::manifest::RunOptions;
 
     use super::*;
     use crate::execution::TIMERS;
+    use crate::runner::START_UP_MS;
 
     fn plan(seed: u64, bug: Option<&str>) -> SessionPlan {
         let nemesis = vec!["partition-random".to_owned(), "kill".to_owned()];
@@ -128,26 +131,44 @@ mod tests {
             timers: TIMERS,
             left_out_operations: Vec::new(),
         };
-        let families: Vec<_> = nemesis.iter().filter_map(|name| name.parse().ok()).collect();
-        let nodes: Vec<String> = (1..=5).map(|id| format!("n{id}")).collect();
+        let nodes = (1..=5).map(|id| format!("n{id}")).collect();
+        let mut schedule = nemesis::plan::plan(&PlanOptions {
+            seed,
+            families: vec![Family::PartitionRandom, Family::Kill],
+            nodes,
+            time_ms: options.time_ms,
+            interval_ms: options.interval_ms,
+        })
+        .unwrap();
+        for fault in &mut schedule.faults {
+            fault.trigger.at_ms += START_UP_MS;
+        }
         SessionPlan {
             seed,
-            schedule: nemesis::schedule::generate(seed, &families, &options, &nodes),
             options,
+            schedule,
         }
     }
 
     #[test]
     fn a_run_is_judged_alike_while_it_goes_on_and_afterwards() {
         let stop = Arc::new(AtomicBool::new(false));
-        let bugs = [None, Some("ack-on-append"), Some("hwm-epoch-start-off-by-one")];
+        let bugs = [
+            None,
+            Some("ack-on-append"),
+            Some("hwm-epoch-start-off-by-one"),
+        ];
         let mut invalid_count = 0;
         for (seed, bug) in (1..=4).flat_map(|seed| bugs.map(|bug| (seed, bug))) {
             let plan = plan(seed, bug);
             let glimpsed = glimpse(&plan, &stop).unwrap();
             let simulated = simulate(&plan, &stop).unwrap();
             assert_eq!(glimpsed.identity, simulated.identity, "{seed} {bug:?}");
-            assert_eq!(glimpsed.verdict.as_ref(), Some(&simulated.verdict), "{seed} {bug:?}");
+            assert_eq!(
+                glimpsed.verdict.as_ref(),
+                Some(&simulated.verdict),
+                "{seed} {bug:?}"
+            );
             invalid_count += u64::from(simulated.verdict.valid == Validity::Invalid);
         }
         assert!((1..12).contains(&invalid_count), "{invalid_count}");
@@ -179,7 +200,10 @@ mod tests {
         assert!(compare(1, &glimpsed, &simulated).is_ok());
         glimpsed.identity.event_count += 1;
         let error = compare(1, &glimpsed, &simulated).unwrap_err();
-        assert!(error.message().contains("seed 1 was run twice"), "{error:?}");
+        assert!(
+            error.message().contains("seed 1 was run twice"),
+            "{error:?}"
+        );
         glimpsed.identity.event_count -= 1;
         for result in glimpsed.verdict.as_mut().unwrap().checkers.values_mut() {
             result.valid = Validity::Invalid;

@@ -5,6 +5,7 @@ mod command;
 mod digest;
 mod list_values;
 mod objects;
+mod operation_fields;
 mod sessions;
 mod snapshot;
 
