@@ -1,6 +1,8 @@
 //! Owns the order of a node's work: drain arrivals, step the core, store, sync once, release.
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod boundary;
 mod disk_description;
 mod messages;

@@ -1,6 +1,12 @@
 //! Owns running many seeds side by side: one world per thread, outcomes counted, failures kept.
 //! Never keeps a run in memory longer than it takes to count or store it.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "threads and wall-clock time are about the campaign, not about any of its runs"
+)]
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,8 @@
 //! Owns the simulated world: clusters of the node's own core and storage in one thread and virtual time.
 //! Never touches a socket, a clock or a disk of this machine, except to store what came out.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod campaign;
 mod clock;
 mod conversation;

@@ -141,6 +141,10 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
     })
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when it was started is told to people"
+)]
 fn manifest(plan: &SessionPlan) -> Manifest {
     Manifest {
         format_version: results::FORMAT_VERSION,
@@ -158,6 +162,10 @@ fn manifest(plan: &SessionPlan) -> Manifest {
 }
 
 /// The node is part of the harness here, so there is no program whose digest could tell anything.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where it was started is told to people"
+)]
 fn environment() -> Environment {
     Environment {
         harness_version: env!("CARGO_PKG_VERSION").into(),

@@ -1,6 +1,8 @@
 //! Owns the replicated state machine that committed commands are applied to.
 //! Never sees uncommitted commands, clocks or randomness: equal logs give equal states.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod command;
 mod digest;
 mod list_values;

@@ -11,6 +11,8 @@
 //! file names the snapshot that ends there. It is replaced as a whole, before anything is removed,
 //! so a crash at any point leaves the old or the new start, and too many files at worst.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod cache;
 pub mod checkpoint;
 mod checkpoint_writer;
