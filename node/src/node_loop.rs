@@ -135,7 +135,7 @@ impl<D: Disk> NodeLoop<D> {
         &mut self,
         now_ns: u64,
         timestamp_ms: i64,
-        arrivals: Vec<Arrival>,
+        arrivals: impl IntoIterator<Item = Arrival>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
@@ -156,7 +156,7 @@ impl<D: Disk> NodeLoop<D> {
         &mut self,
         now_ns: u64,
         timestamp_ms: i64,
-        arrivals: Vec<Arrival>,
+        arrivals: impl IntoIterator<Item = Arrival>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         let mut commands = Vec::new();
@@ -474,11 +474,11 @@ impl<D: Disk> NodeLoop<D> {
     fn carry_out(
         &mut self,
         now_ns: u64,
-        effects: Vec<Effect>,
+        mut effects: Vec<Effect>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         let mut apply_late = None;
-        for effect in effects {
+        for effect in effects.drain(..) {
             match effect {
                 Effect::Persist(state) => self.persist(state)?,
                 Effect::Append(batch) => {
@@ -562,6 +562,7 @@ impl<D: Disk> NodeLoop<D> {
                 Effect::Trace(traced) => outbox.trace(traced),
             }
         }
+        self.replica.take_back(effects);
         match apply_late {
             Some(high_watermark) => self.apply(high_watermark, outbox),
             None => Ok(()),

@@ -1,6 +1,7 @@
 //! Owns the checker of what the nodes said about themselves: epochs, leaders, votes, logs, commits.
 //! Never concludes from silence: lost events and properties never exercised are unknown.
 
+mod ascending;
 mod committed;
 mod completeness;
 mod epochs;
