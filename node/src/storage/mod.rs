@@ -25,6 +25,7 @@ pub mod frame;
 mod log;
 pub mod log_start;
 pub mod meta;
+mod near_end;
 pub mod quorum_state;
 pub mod recovery;
 mod segment;
