@@ -132,13 +132,13 @@ mod tests {
             left_out_operations: Vec::new(),
         };
         let nodes = (1..=5).map(|id| format!("n{id}")).collect();
-        let mut schedule = nemesis::plan::plan(&PlanOptions {
+        let mut schedule = nemesis::plan::plan(&PlanOptions::new(
             seed,
-            families: vec![Family::PartitionRandom, Family::Kill],
+            vec![Family::PartitionRandom, Family::Kill],
             nodes,
-            time_ms: options.time_ms,
-            interval_ms: options.interval_ms,
-        })
+            options.time_ms,
+            options.interval_ms,
+        ))
         .unwrap();
         for fault in &mut schedule.faults {
             fault.trigger.at_ms += START_UP_MS;
