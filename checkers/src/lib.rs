@@ -54,13 +54,26 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
             recording.manifest.is_simulated(),
         )
     });
-    combine(recording, &recording.trace, epoch_history, options)
+    let told = Told {
+        refusals: &recording.trace,
+        phase: &recording.trace,
+    };
+    combine(recording, told, epoch_history, options)
 }
 
-/// Runs every checker but the one whose result is given. `told` is what of the trace `node_logs` needs.
+/// What of a trace the checkers need that look for single events in it.
+#[derive(Debug, Clone, Copy)]
+struct Told<'a> {
+    /// At least every refusal to start, and one event if there are any.
+    refusals: &'a [TraceEvent],
+    /// At least what a liveness phase is judged by.
+    phase: &'a [TraceEvent],
+}
+
+/// Runs every checker but the one whose result is given.
 fn combine(
     recording: &Recording,
-    told: &[TraceEvent],
+    told: Told<'_>,
     epoch_history: CheckerResult,
     options: &Options,
 ) -> Verdict {
@@ -83,10 +96,12 @@ fn combine(
             &recording.manifest,
             &recording.schedule,
             &recording.history,
-            &recording.trace,
+            told.phase,
         )
     });
-    run("node-logs", &|| node_logs::check(told, &recording.history));
+    run("node-logs", &|| {
+        node_logs::check(told.refusals, &recording.history)
+    });
     if let Some(reason) = safety::halted(&recording.history)
         && checkers
             .values()

@@ -335,7 +335,9 @@ fn a_node_that_was_stopped_acts_on_its_timers_again() {
     bench.heal(2);
     let resumed_ns = bench.world.now_ns();
     bench.pass(3 * SECOND);
-    let trace = bench.world.into_remains().trace;
+    let Witness::Trace(trace) = bench.world.into_remains().witness else {
+        panic!("the trace was kept");
+    };
     let since = trace
         .iter()
         .filter(|event| event.node == stopped && event.time > resumed_ns + SECOND);

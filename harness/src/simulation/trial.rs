@@ -130,6 +130,7 @@ mod tests {
             bug: bug.map(Into::into),
             timers: TIMERS,
             left_out_operations: Vec::new(),
+            liveness_phase: true,
         };
         let nodes = (1..=5).map(|id| format!("n{id}")).collect();
         let mut schedule = nemesis::plan::plan(&PlanOptions::new(

@@ -475,6 +475,12 @@ impl World for SimulatedWorld {
         self.put_in_order();
     }
 
+    fn recovery_begins(&mut self) {
+        if let Witness::Onlooker(onlooker) = &mut self.witness {
+            onlooker.phase_begins();
+        }
+    }
+
     fn next_event(&mut self, deadline_ns: u64) -> Event {
         loop {
             if let Some(event) = self.surfaced.pop_front() {
