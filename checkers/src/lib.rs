@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use results::store::Recording;
+use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ pub mod linearizable;
 pub mod liveness;
 pub mod nemesis;
 pub mod node_logs;
+pub mod onlooker;
 pub mod operations;
 pub mod safety;
 pub mod stats;
@@ -44,20 +46,44 @@ impl Default for Options {
 
 /// Runs every checker on the recording. A checker that panics concludes nothing, and says so.
 pub fn check(recording: &Recording, options: &Options) -> Verdict {
-    let mut checkers = BTreeMap::new();
-    let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
-        checkers.insert(name.to_owned(), isolated(name, checker));
-    };
-    run("linearizable", &|| {
-        linearizable::check(&recording.history, options)
-    });
-    run("epoch-history", &|| {
+    let epoch_history = isolated("epoch-history", &|| {
         epoch_history::check(
             &recording.trace,
             &recording.history,
             recording.manifest.options.nodes,
             recording.manifest.is_simulated(),
         )
+    });
+    let told = Told {
+        refusals: &recording.trace,
+        phase: &recording.trace,
+    };
+    combine(recording, told, epoch_history, options)
+}
+
+/// What of a trace the checkers need that look for single events in it.
+#[derive(Debug, Clone, Copy)]
+struct Told<'a> {
+    /// At least every refusal to start, and one event if there are any.
+    refusals: &'a [TraceEvent],
+    /// At least what a liveness phase is judged by.
+    phase: &'a [TraceEvent],
+}
+
+/// Runs every checker but the one whose result is given.
+fn combine(
+    recording: &Recording,
+    told: Told<'_>,
+    epoch_history: CheckerResult,
+    options: &Options,
+) -> Verdict {
+    let mut checkers = BTreeMap::new();
+    checkers.insert("epoch-history".to_owned(), epoch_history);
+    let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
+        checkers.insert(name.to_owned(), isolated(name, checker));
+    };
+    run("linearizable", &|| {
+        linearizable::check(&recording.history, options)
     });
     run("stats", &|| {
         stats::check(&recording.history, options.minimum_ok_count)
@@ -70,11 +96,11 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
             &recording.manifest,
             &recording.schedule,
             &recording.history,
-            &recording.trace,
+            told.phase,
         )
     });
     run("node-logs", &|| {
-        node_logs::check(&recording.trace, &recording.history)
+        node_logs::check(told.refusals, &recording.history)
     });
     if let Some(reason) = safety::halted(&recording.history)
         && checkers

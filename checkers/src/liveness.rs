@@ -3,6 +3,8 @@
 
 mod core_phase;
 
+pub(crate) use core_phase::Kept;
+
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};

@@ -1,6 +1,8 @@
 //! Owns the client threads of a run: which operation each performs, when, and what its end means.
 //! Never decides that an operation failed unless the cluster said so, or it could not change anything.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 
 use results::history::{OperationError, OperationType};

@@ -8,6 +8,7 @@ pub mod duration;
 pub mod execution;
 pub mod exit;
 pub mod interrupts;
+pub mod memory;
 pub mod processes;
 pub mod progress;
 pub mod recorder;

@@ -1,6 +1,8 @@
 //! Owns the evidence of a run while it goes on: every line is kept before what follows it happens.
 //! Never judges, and never rewrites a history line.
 
+use std::borrow::Cow;
+
 use results::history::{Operation, OperationError, OperationType, Process};
 use results::json_lines::Writer;
 use results::manifest::{Manifest, Phases};
@@ -124,7 +126,7 @@ impl Recorder {
     /// When the history cannot be written.
     pub fn invoke(&mut self, time: u64, subject: &Subject, value: Value) -> results::Result<()> {
         self.line(time, Process::Client(subject.process), |operation| {
-            operation.f = subject.f.to_owned();
+            operation.f = Cow::Borrowed(subject.f);
             operation.key = Some(subject.key.clone());
             operation.value = value;
         })
@@ -148,7 +150,7 @@ impl Recorder {
         }
         self.line(time, Process::Client(subject.process), |operation| {
             operation.operation_type = completion.operation_type;
-            operation.f = subject.f.to_owned();
+            operation.f = Cow::Borrowed(subject.f);
             operation.key = Some(subject.key.clone());
             operation.value = completion.value;
             operation.node = completion.node;
@@ -165,7 +167,7 @@ impl Recorder {
     pub fn nemesis(&mut self, time: u64, f: &str, value: Value) -> results::Result<()> {
         self.line(time, Process::Nemesis, |operation| {
             operation.operation_type = OperationType::Info;
-            operation.f = f.to_owned();
+            operation.f = Cow::Owned(f.to_owned());
             operation.value = value;
         })
     }
@@ -181,7 +183,7 @@ impl Recorder {
             time,
             process,
             operation_type: OperationType::Invoke,
-            f: String::new(),
+            f: Cow::Borrowed(""),
             key: None,
             value: Value::Null,
             node: None,

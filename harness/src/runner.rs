@@ -1,6 +1,8 @@
 //! Owns the course of a run: workload under faults, healing, recovery, final reads.
 //! Never knows which world it acts in, and never judges what it sees.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod core_phase;
 
 use std::collections::{BTreeSet, VecDeque};

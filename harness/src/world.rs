@@ -30,6 +30,10 @@ pub trait World {
     /// Exactly one [`Event::Restored`] follows.
     fn restore(&mut self);
 
+    /// A majority is about to have to recover alone. Changes nothing in the world; what its nodes say from
+    /// now on is evidence of how they do.
+    fn recovery_begins(&mut self) {}
+
     /// Waits for the next event, at most until `deadline_ns`; then it is [`Event::Deadline`].
     fn next_event(&mut self, deadline_ns: u64) -> Event;
 }

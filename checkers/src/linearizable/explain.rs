@@ -85,7 +85,7 @@ fn describe(source: &ClientOperation<'_>) -> String {
         Some(node) => format!(" on {node}"),
         None => String::new(),
     };
-    let did = match (source.invoke.f.as_str(), source.invoke.value.as_array()) {
+    let did = match (source.invoke.f.as_ref(), source.invoke.value.as_array()) {
         ("read", _) => format!("returned {}", completion.value),
         ("cas", Some(pair)) if pair.len() == 2 => {
             format!("replaced {} by {}", pair[0], pair[1])

@@ -64,7 +64,7 @@ impl<'a> KeyHistory<'a> {
             }
             _ => None,
         };
-        let action = match source.invoke.f.as_str() {
+        let action = match source.invoke.f.as_ref() {
             "read" => {
                 // A read whose answer nobody saw says nothing.
                 let Some((_, completion)) = completed else {

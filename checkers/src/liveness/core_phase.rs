@@ -2,6 +2,7 @@
 //! Never says anything about a run without such a phase, nor where the evidence has gaps.
 
 mod evidence;
+mod kept;
 mod lag;
 mod nodes;
 #[cfg(test)]
@@ -14,6 +15,8 @@ use results::manifest::Manifest;
 use results::trace::{Role, TraceDetail, TraceEvent};
 use results::verdict::{PropertyResult, Validity};
 use serde_json::{Value, json};
+
+pub(crate) use self::kept::Kept;
 
 use self::evidence::{Outcome, Phase};
 use self::nodes::NodeState;

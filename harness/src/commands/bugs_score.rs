@@ -291,6 +291,7 @@ fn unmodified(
         seeds: UNMODIFIED_FIRST_SEED..=last_seed,
         job_count: args.jobs.map_or_else(processor_count, usize::from),
         fail_fast: false,
+        records_all: false,
         plan: &|seed| stock_plan(args, families, None, seed),
         keep: &|_| Ok(None),
         show: &mut |summary| progress.show_campaign(summary),

@@ -14,6 +14,7 @@ use super::{announce, run};
 use crate::cli::SimArgs;
 use crate::exit::{self, Failure};
 use crate::interrupts;
+use crate::memory;
 use crate::progress::Progress;
 use crate::simulation::{
     Campaign, CampaignSummary, Label, SessionPlan, Simulated, capabilities, run_campaign, store_run,
@@ -69,6 +70,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         seeds,
         job_count,
         fail_fast: args.fail_fast,
+        records_all: args.run.execution.keep,
         plan: &plan,
         keep: &keep,
         show: &mut |summary| progress.show_campaign(summary),
@@ -163,10 +165,18 @@ fn headline(summary: &CampaignSummary) -> String {
         0 => String::new(),
         left => format!(" ({left} seeds were not run to their end)"),
     };
+    let memory = memory::peak_bytes().map_or_else(String::new, |bytes| {
+        format!("; at most {} MiB of memory", bytes >> 20)
+    });
+    let repeated = match summary.repeated_count {
+        0 => String::new(),
+        1 => "\n1 seed was run twice, with the same events".into(),
+        count => format!("\n{count} seeds were run twice, with the same events"),
+    };
     format!(
         "{} {}: {} valid, {} invalid, {} unknown{stopped}\n\
          {simulated_s:.0} s simulated in {elapsed_s:.1} s, {:.0} times as fast as real time; \
-         {} events",
+         {} events, {:.0} each second{memory}{repeated}",
         summary.done_count,
         if summary.done_count == 1 {
             "seed"
@@ -177,7 +187,8 @@ fn headline(summary: &CampaignSummary) -> String {
         summary.invalid_count,
         summary.unknown_count,
         simulated_s / elapsed_s.max(1e-9),
-        summary.event_count
+        summary.event_count,
+        summary.event_count as f64 / elapsed_s.max(1e-9)
     )
 }
 
@@ -209,6 +220,8 @@ fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
         "event_count": summary.event_count,
         "simulated_ms": (summary.simulated_ns / 1_000_000) as u64,
         "elapsed_ms": summary.elapsed.as_millis() as u64,
+        "repeated_count": summary.repeated_count,
+        "peak_memory_bytes": memory::peak_bytes(),
         "interrupted": summary.interrupted,
         "groups": groups,
         "exit_code": code,

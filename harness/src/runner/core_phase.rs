@@ -180,6 +180,7 @@ impl<W: World> Runner<'_, W> {
             );
         }
         self.phase = "healing a majority";
+        self.world.recovery_begins();
         if self.break_rest(&choice)? {
             self.ask_core(&choice)?;
             self.core_line(CORE_LEFT, Value::Null)?;

@@ -1,6 +1,8 @@
 //! Owns the simulated world: clusters of the node's own core and storage in one thread and virtual time.
 //! Never touches a socket, a clock or a disk of this machine, except to store what came out.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod campaign;
 mod clock;
 mod conversation;
@@ -17,6 +19,7 @@ mod queue;
 mod session;
 mod simulated_node;
 mod tracing;
+mod trial;
 mod world;
 
 #[cfg(test)]
@@ -25,4 +28,4 @@ mod tests;
 pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub use faults::capabilities;
-pub use session::{SessionPlan, Simulated, simulate};
+pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};

@@ -207,8 +207,7 @@ impl SimulatedNode {
         let Life::Running(node) = &mut self.life else {
             return;
         };
-        let arrivals = std::mem::take(&mut self.inbox);
-        self.busy_until_ns = now_ns + ROUND_NS + MESSAGE_NS * arrivals.len() as u64;
+        self.busy_until_ns = now_ns + ROUND_NS + MESSAGE_NS * self.inbox.len() as u64;
         self.last_round_ns = now_ns;
         self.disk.begin(now_ns);
         let mut outbox = DatedOutbox {
@@ -218,6 +217,7 @@ impl SimulatedNode {
         };
         let shown_ns = self.clock.shows_ns(now_ns);
         let wall_clock_ms = EPOCH_MS + (now_ns / 1_000_000) as i64;
+        let arrivals = self.inbox.drain(..);
         let outcome = caught(|| node.process(shown_ns, wall_clock_ms, arrivals, &mut outbox));
         let end_ns = self.disk.time_ns();
         self.busy_until_ns = self.busy_until_ns.max(end_ns);

@@ -10,7 +10,7 @@ use results::manifest::RunOptions;
 use results::schedule::FaultOutcome;
 use serde_json::json;
 
-use super::world::SimulatedWorld;
+use super::world::{SimulatedWorld, Witness};
 use crate::execution::TIMERS;
 use crate::world::{Answer, Call, Event, FaultReport, HealReport, Request, World};
 
@@ -44,7 +44,8 @@ impl Bench {
     /// Three nodes that had two seconds to elect a leader.
     fn new(seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let world = SimulatedWorld::new(seed, &options(3), None, true, stop);
+        let witness = Witness::Trace(Vec::new());
+        let world = SimulatedWorld::new(seed, &options(3), None, true, witness, stop);
         let mut bench = Self {
             world,
             next_call: 0,
@@ -334,7 +335,9 @@ fn a_node_that_was_stopped_acts_on_its_timers_again() {
     bench.heal(2);
     let resumed_ns = bench.world.now_ns();
     bench.pass(3 * SECOND);
-    let trace = bench.world.into_remains().trace;
+    let Witness::Trace(trace) = bench.world.into_remains().witness else {
+        panic!("the trace was kept");
+    };
     let since = trace
         .iter()
         .filter(|event| event.node == stopped && event.time > resumed_ns + SECOND);

@@ -2,15 +2,17 @@
 //! Never reads a clock of this machine, and never lets two runs of one plan differ.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use checkers::onlooker::Onlooker;
 use checkers::safety::Monitor;
 use nemesis::action::Action;
 use node::mutants::Bug;
 use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
-use results::manifest::RunOptions;
+use results::manifest::{RunOptions, Simulation};
 use results::trace::TraceEvent;
 use serde_json::{Map, json};
 
@@ -45,23 +47,30 @@ pub(super) struct SimulatedWorld {
     calls: BTreeMap<u64, usize>,
     next_ticket: u64,
     digest: Digest,
-    trace: Vec<TraceEvent>,
+    witness: Witness,
     monitor: Monitor,
     halted: bool,
     last_words: BTreeMap<String, Vec<String>>,
     stop: Arc<AtomicBool>,
 }
 
+/// Who sees what the nodes say about themselves, in the order in which they do.
+#[derive(Debug)]
+pub(super) enum Witness {
+    /// Everything is kept, and judged afterwards.
+    Trace(Vec<TraceEvent>),
+    /// Everything is judged at once, and forgotten.
+    Onlooker(Box<Onlooker>),
+}
+
 /// What is left of a world when its run is over.
 #[derive(Debug)]
 pub(super) struct Remains {
-    /// What the nodes said about themselves, in the order in which they did.
-    pub(super) trace: Vec<TraceEvent>,
-    /// Hash over every event.
-    pub(super) digest: String,
-    /// Number of events.
-    pub(super) event_count: u64,
-    /// By node: the files on its disk.
+    /// Whoever saw what the nodes said.
+    pub(super) witness: Witness,
+    /// Number of events, and hash over all of them.
+    pub(super) identity: Simulation,
+    /// By node: the files on its disk, if the trace was kept as well.
     pub(super) disks: BTreeMap<String, Vec<(String, Vec<u8>)>>,
     /// By node: how it ended, each time that it did so by itself.
     pub(super) last_words: BTreeMap<String, Vec<String>>,
@@ -74,6 +83,7 @@ impl SimulatedWorld {
         options: &RunOptions,
         bug: Option<Bug>,
         skews_clocks: bool,
+        witness: Witness,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let node_count = options.nodes as usize;
@@ -93,7 +103,7 @@ impl SimulatedWorld {
             calls: BTreeMap::new(),
             next_ticket: 0,
             digest: Digest::default(),
-            trace: Vec::new(),
+            witness,
             monitor: Monitor::default(),
             halted: false,
             last_words: BTreeMap::new(),
@@ -110,13 +120,16 @@ impl SimulatedWorld {
 
     /// Ends the world and tells what is left of it.
     pub(super) fn into_remains(self) -> Remains {
-        let nodes = self.nodes.iter();
+        let keeps = matches!(self.witness, Witness::Trace(_));
+        let nodes = self.nodes.iter().filter(|_| keeps);
         let disks = nodes.map(|node| (node.name.clone(), node.disk.files()));
         Remains {
             disks: disks.collect(),
-            trace: self.trace,
-            digest: self.digest.text(),
-            event_count: self.digest.event_count(),
+            witness: self.witness,
+            identity: Simulation {
+                digest: self.digest.text(),
+                event_count: self.digest.event_count(),
+            },
             last_words: self.last_words,
         }
     }
@@ -287,23 +300,23 @@ impl SimulatedWorld {
             }
             match self.nodes[node].outputs.pop_front() {
                 Some((_, Output::Depart(departure))) => self.depart(node, departure),
-                Some((_, Output::Trace(traced))) => self.record(node, &traced),
+                Some((_, Output::Trace(traced))) => self.record(node, traced),
                 Some((_, Output::Crash(description))) => return self.crash(node, description),
                 None => {}
             }
         }
     }
 
-    fn record(&mut self, position: usize, traced: &node::trace::Traced) {
+    fn record(&mut self, position: usize, traced: node::trace::Traced) {
         let node = &mut self.nodes[position];
-        let event = TraceEvent {
+        let event = Rc::new(TraceEvent {
             time: self.now_ns,
             node: node.name.clone(),
             incarnation: node.incarnation,
             seq: node.next_seq,
             epoch: traced.epoch.0,
-            detail: tracing::detail(&traced.event),
-        };
+            detail: tracing::detail(traced.event),
+        });
         node.next_seq += 1;
         self.digest.event(self.now_ns, 6, position);
         self.digest.add(event.epoch as u64);
@@ -311,7 +324,10 @@ impl SimulatedWorld {
         if let Some(violation) = self.monitor.observe(&event) {
             self.halt(format!("{}: {}", violation.property, violation.summary));
         }
-        self.trace.push(event);
+        match &mut self.witness {
+            Witness::Trace(trace) => trace.push(Rc::unwrap_or_clone(event)),
+            Witness::Onlooker(onlooker) => onlooker.observe(&event),
+        }
     }
 
     /// Nothing happens any more.
@@ -457,6 +473,12 @@ impl World for SimulatedWorld {
     fn restore(&mut self) {
         self.digest.event(self.now_ns, 12, 0);
         self.put_in_order();
+    }
+
+    fn recovery_begins(&mut self) {
+        if let Witness::Onlooker(onlooker) = &mut self.witness {
+            onlooker.phase_begins();
+        }
     }
 
     fn next_event(&mut self, deadline_ns: u64) -> Event {

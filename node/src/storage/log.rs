@@ -11,6 +11,7 @@ use crate::storage::cache::BatchCache;
 use crate::storage::disk::{Disk, DiskSync};
 use crate::storage::error::{StorageError, write_error};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
+use crate::storage::near_end::count_near_end;
 use crate::storage::segment::{self, BatchEntry, Link, Segment};
 
 /// How far ahead room is made in the segment that is written to, in bytes.
@@ -373,9 +374,9 @@ impl Log {
         let mut batches = Vec::new();
         let mut read_bytes = 0;
         for segment in &self.segments[self.segment_of(from)..] {
-            let first = segment
-                .entries
-                .partition_point(|entry| entry.end_offset <= from);
+            let is_below = |entry: &BatchEntry| entry.end_offset <= from;
+            let first = count_near_end(segment.entries.iter(), is_below)
+                .unwrap_or_else(|| segment.entries.partition_point(is_below));
             for entry in &segment.entries[first..] {
                 read_bytes += u64::from(entry.batch_bytes);
                 if read_bytes > max_bytes && !batches.is_empty() {

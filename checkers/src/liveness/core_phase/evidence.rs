@@ -102,7 +102,7 @@ impl<'a> Phase<'a> {
     }
 
     fn read(&mut self, line: &'a Operation) {
-        match line.f.as_str() {
+        match line.f.as_ref() {
             CORE_HEALED => {
                 self.healed = line.value["bound_ms"].as_u64().map(|bound_ms| Healed {
                     time_ns: line.time,
