@@ -2,7 +2,6 @@
 //! Never lets a hard or damaged history pass: what could not be decided is unknown, with the reason.
 
 mod explain;
-mod minimize;
 mod register;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +11,8 @@ use results::history::Operation;
 use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
-use crate::linearizability::{self, Limit, Limits, Outcome};
+use crate::linearizability::models::register::Register;
+use crate::linearizability::{Limit, Limits, Object as _, Outcome, refute};
 use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
 use register::KeyHistory;
 
@@ -21,6 +21,11 @@ const SOURCE: &str =
 
 /// How long finding the few operations that matter may take after a violation was found.
 const MINIMIZE_TIME_LIMIT: Duration = Duration::from_secs(3);
+
+/// What every key is.
+const REGISTER: Register = Register {
+    initial: register::NEVER_WRITTEN,
+};
 
 /// How many keys are checked at the same time.
 const THREAD_COUNT: usize = 2;
@@ -67,9 +72,7 @@ fn search_all(keys: &[KeyHistory<'_>], options: &Options) -> Vec<Outcome> {
     let work = || {
         let mut found = Vec::new();
         while let Some(key) = by_size.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome =
-                linearizability::search(register::NEVER_WRITTEN, &keys[*key].operations, &limits);
-            found.push((*key, outcome));
+            found.push((*key, REGISTER.decide(&keys[*key].timeline(), &limits)));
         }
         found
     };
@@ -99,7 +102,7 @@ fn conclude(
         match outcome {
             Outcome::Linearizable { .. } => {}
             Outcome::NotLinearizable { failed, .. } => {
-                let line = keys[number].operations[*failed].completed;
+                let line = keys[number].operations[*failed as usize].completed;
                 violated.push((line.unwrap_or(u64::MAX), number));
             }
             Outcome::Unknown { .. } => undecided.push(number),
@@ -153,16 +156,12 @@ fn key_names(keys: &[KeyHistory<'_>], numbers: impl Iterator<Item = usize>) -> V
 }
 
 fn violation(key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
-    let Outcome::NotLinearizable {
-        failed,
-        possible_states,
-    } = outcome
-    else {
+    let Outcome::NotLinearizable { failed } = outcome else {
         panic!("only a violation is explained");
     };
     let deadline = Instant::now().checked_add(MINIMIZE_TIME_LIMIT);
-    let core = minimize::core(&key.operations, *failed, deadline);
-    let explanation = explain::explain(key, *failed, possible_states, &core);
+    let refutation = refute(&REGISTER, &key.timeline(), *failed, deadline);
+    let explanation = explain::explain(key, &refutation);
     let mut result = conclusion(Validity::Invalid, SOURCE, explanation.sentence);
     result.evidence = explanation.evidence;
     result
@@ -172,6 +171,7 @@ fn undecided_summary(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options)
     let Outcome::Unknown {
         limit,
         completed_count,
+        ..
     } = outcome
     else {
         panic!("only an undecided search is reported as such");
@@ -187,6 +187,7 @@ fn undecided_summary(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options)
         ),
         Limit::Configurations => "the limit of configurations was reached".into(),
         Limit::Width => "too many operations are open at once".into(),
+        Limit::Cancelled => "it was cancelled".into(),
     };
     format!(
         "key {} could not be decided: {limit}; an order was found for {completed_count} of {} \

@@ -1,0 +1,250 @@
+//! Owns sets of configurations of which none can do all that another one can.
+//! Never keeps a configuration that another one dominates.
+
+use rustc_hash::FxHashMap;
+
+use super::bits::Bits;
+use super::configuration::Configuration;
+use super::levels::Window;
+
+/// Up to this many configurations are looked through one by one.
+const LINEAR_MAX_COUNT: usize = 16;
+
+const NONE: u32 = u32::MAX;
+
+/// Configurations, in the order in which they were added.
+#[derive(Debug)]
+pub(super) struct Antichain<const W: usize, const C: usize> {
+    entries: Vec<Entry<W, C>>,
+    /// First entry by the hash of what must be equal; empty while there are few.
+    index: FxHashMap<u64, u32>,
+    alive_count: usize,
+}
+
+#[derive(Debug)]
+struct Entry<const W: usize, const C: usize> {
+    configuration: Configuration<W, C>,
+    /// Next entry with the same hash.
+    next: u32,
+    hash: u64,
+    is_alive: bool,
+    /// What the caller keeps with it.
+    note: u32,
+}
+
+/// Which slots hold which kind of operation, where two configurations are compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kinds<const W: usize> {
+    pure: Bits<W>,
+    blind: Bits<W>,
+    general: Bits<W>,
+}
+
+impl<const W: usize> Kinds<W> {
+    pub(super) fn of<A: Copy>(window: &Window<A, W>) -> Self {
+        Self {
+            pure: window.pure,
+            blind: window.blind,
+            general: window.general,
+        }
+    }
+}
+
+/// Whether `one` can do all that `other` can. Both are at the same level and in the same state.
+///
+/// Of every pure operation, done is better than not done. Of every blind one, absorbed is better than
+/// not done, and better than taken. Of those of unknown outcome, fewer used is better. Without the duty to
+/// be observed, everything is possible that is possible with it.
+#[inline]
+pub(super) fn dominates<const W: usize, const C: usize>(
+    one: &Configuration<W, C>,
+    other: &Configuration<W, C>,
+    kinds: &Kinds<W>,
+) -> bool {
+    let done = one.done.difference(&other.done);
+    if !done.and(&kinds.general).is_empty() || (one.unobserved && !other.unobserved) {
+        return false;
+    }
+    if !other.done.and(&kinds.pure).is_subset(&one.done) {
+        return false;
+    }
+    let absorbed = one.done.minus(&one.taken);
+    let must_equal = kinds.blind.minus(&absorbed);
+    let taken = one.taken.difference(&other.taken);
+    done.and(&must_equal).is_empty()
+        && taken.and(&must_equal).is_empty()
+        && one.optional.is_subset(&other.optional)
+}
+
+impl<const W: usize, const C: usize> Antichain<W, C> {
+    pub(super) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            index: FxHashMap::default(),
+            alive_count: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.index.clear();
+        self.alive_count = 0;
+    }
+
+    /// How many were added since the last clearing, with those dominated since.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn alive_count(&self) -> usize {
+        self.alive_count
+    }
+
+    /// The configuration at a place, with its note, unless it has been dominated since.
+    pub(super) fn get(&self, place: usize) -> Option<(Configuration<W, C>, u32)> {
+        let entry = &self.entries[place];
+        entry.is_alive.then_some((entry.configuration, entry.note))
+    }
+
+    /// Configurations that no other one dominates.
+    pub(super) fn alive(&self) -> impl Iterator<Item = &Configuration<W, C>> {
+        let alive = self.entries.iter().filter(|entry| entry.is_alive);
+        alive.map(|entry| &entry.configuration)
+    }
+
+    fn hash(configuration: &Configuration<W, C>, kinds: &Kinds<W>) -> u64 {
+        let start = u64::from(configuration.level) << 32 | u64::from(configuration.state);
+        configuration.done.and(&kinds.general).mix(start)
+    }
+
+    /// Whether one that is there dominates the configuration.
+    pub(super) fn covers(&self, configuration: &Configuration<W, C>, kinds: &Kinds<W>) -> bool {
+        self.covers_hashed(configuration, kinds, Self::hash(configuration, kinds))
+    }
+
+    fn covers_hashed(
+        &self,
+        configuration: &Configuration<W, C>,
+        kinds: &Kinds<W>,
+        hash: u64,
+    ) -> bool {
+        let is_better = |entry: &Entry<W, C>| {
+            let other = &entry.configuration;
+            entry.hash == hash
+                && entry.is_alive
+                && other.level == configuration.level
+                && other.state == configuration.state
+                && dominates(other, configuration, kinds)
+        };
+        if self.index.is_empty() {
+            return self.entries.iter().any(is_better);
+        }
+        let mut place = self.index.get(&hash).copied().unwrap_or(NONE);
+        while place != NONE {
+            let entry = &self.entries[place as usize];
+            if is_better(entry) {
+                return true;
+            }
+            place = entry.next;
+        }
+        false
+    }
+
+    /// Adds the configuration with a note, and drops those that it dominates. False when one that is
+    /// there dominates it.
+    pub(super) fn insert(
+        &mut self,
+        configuration: &Configuration<W, C>,
+        kinds: &Kinds<W>,
+        note: u32,
+    ) -> bool {
+        let hash = Self::hash(configuration, kinds);
+        if self.covers_hashed(configuration, kinds, hash) {
+            return false;
+        }
+        if self.index.is_empty() {
+            for entry in &mut self.entries {
+                let other = &entry.configuration;
+                if entry.hash == hash
+                    && entry.is_alive
+                    && other.level == configuration.level
+                    && other.state == configuration.state
+                    && dominates(configuration, other, kinds)
+                {
+                    entry.is_alive = false;
+                    self.alive_count -= 1;
+                }
+            }
+            self.push(configuration, hash, NONE, note);
+            if self.entries.len() > LINEAR_MAX_COUNT {
+                self.build_index();
+            }
+            return true;
+        }
+        let first = self.index.get(&hash).copied().unwrap_or(NONE);
+        let first = self.drop_dominated(configuration, kinds, first);
+        self.index.insert(hash, self.entries.len() as u32);
+        self.push(configuration, hash, first, note);
+        true
+    }
+
+    /// Unlinks what the configuration dominates; returns the first that is left.
+    fn drop_dominated(
+        &mut self,
+        configuration: &Configuration<W, C>,
+        kinds: &Kinds<W>,
+        mut first: u32,
+    ) -> u32 {
+        let mut place = first;
+        let mut before = NONE;
+        while place != NONE {
+            let entry = &mut self.entries[place as usize];
+            let next = entry.next;
+            let other = &entry.configuration;
+            let is_worse = other.level == configuration.level
+                && other.state == configuration.state
+                && dominates(configuration, other, kinds);
+            if is_worse || !entry.is_alive {
+                if entry.is_alive {
+                    entry.is_alive = false;
+                    self.alive_count -= 1;
+                }
+                if before == NONE {
+                    first = next;
+                } else {
+                    self.entries[before as usize].next = next;
+                }
+            } else {
+                before = place;
+            }
+            place = next;
+        }
+        first
+    }
+
+    fn push(&mut self, configuration: &Configuration<W, C>, hash: u64, next: u32, note: u32) {
+        self.alive_count += 1;
+        self.entries.push(Entry {
+            configuration: *configuration,
+            next,
+            hash,
+            is_alive: true,
+            note,
+        });
+    }
+
+    fn build_index(&mut self) {
+        for (place, entry) in self.entries.iter_mut().enumerate() {
+            if entry.is_alive {
+                let next = self.index.insert(entry.hash, place as u32);
+                entry.next = next.unwrap_or(NONE);
+            }
+        }
+    }
+
+    /// Approximate size: the map keeps some space free.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let entries = self.entries.capacity() * size_of::<Entry<W, C>>();
+        (entries + self.index.capacity() * 13) as u64
+    }
+}
