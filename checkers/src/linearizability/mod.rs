@@ -26,6 +26,7 @@ mod compiled;
 mod configuration;
 mod depth_first;
 mod fast;
+mod keys;
 mod level_order;
 mod levels;
 pub mod models;
@@ -42,6 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use certificate::{TRIAL_MAX_COUNT, replay, try_every_order};
+pub use keys::{Effort, decide_all};
 pub use models::register::Action;
 use models::register::Register;
 pub use models::{Kind, Specification};

@@ -4,7 +4,6 @@
 mod explain;
 mod register;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use results::history::Operation;
@@ -12,7 +11,7 @@ use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
 use crate::linearizability::models::register::Register;
-use crate::linearizability::{Limit, Limits, Object as _, Outcome, refute};
+use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
 use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
 use register::KeyHistory;
 
@@ -59,35 +58,24 @@ pub fn check(history: &[Operation], options: &Options) -> CheckerResult {
 
 /// Outcomes in the order of the keys.
 fn search_all(keys: &[KeyHistory<'_>], options: &Options) -> Vec<Outcome> {
-    // Small keys first: a hard one must not use up the time of all others.
-    let mut by_size: Vec<usize> = (0..keys.len()).collect();
-    by_size.sort_by_key(|key| keys[*key].operations.len());
     let limits = Limits {
         deadline: Instant::now()
             .checked_add(Duration::from_millis(options.linearizability_time_limit_ms)),
-        memory_bytes: options.linearizability_memory_limit_bytes / THREAD_COUNT as u64,
+        memory_bytes: options.linearizability_memory_limit_bytes,
         ..Limits::default()
     };
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut found = Vec::new();
-        while let Some(key) = by_size.get(next.fetch_add(1, Ordering::Relaxed)) {
-            found.push((*key, REGISTER.decide(&keys[*key].timeline(), &limits)));
-        }
-        found
+    let effort = Effort {
+        thread_count: THREAD_COUNT,
+        stops_at_first: false,
     };
-    let mut outcomes: Vec<(usize, Outcome)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREAD_COUNT).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| match worker.join() {
-                Ok(found) => found,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
-    });
-    outcomes.sort_by_key(|(key, _)| *key);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    let timelines: Vec<_> = keys.iter().map(KeyHistory::timeline).collect();
+    let objects: Vec<_> = timelines
+        .iter()
+        .map(|timeline| (&REGISTER, timeline))
+        .collect();
+    let outcomes = decide_all(&objects, &limits, effort);
+    // Without a stop at the first violation every key is decided.
+    outcomes.into_iter().flatten().collect()
 }
 
 fn conclude(

@@ -1,0 +1,341 @@
+//! Owns the benchmark of the checkers of histories: what each decision takes, next to what it should.
+//! Never measures reading a file together with deciding, unless it says so.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // A program for people.
+
+mod generate;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use checkers::histories::{FailedCas, Keys, Model, Options, judge, read};
+use checkers::linearizability::models::register::Register;
+use checkers::linearizability::{Action, Limits, Object as _, Outcome, Timeline};
+use generate::{Clients, corrupted, json_lines, key_value_log, register, with_stale_read};
+use table::Table;
+
+/// Names the folder with histories recorded by others.
+const CORPUS_VARIABLE: &str = "KRAFT_HARNESS_CORPUS";
+
+/// The shortest of many repetitions.
+fn fastest<T>(mut measured: impl FnMut() -> T) -> Duration {
+    let begun = Instant::now();
+    let mut shortest = Duration::MAX;
+    let mut count = 0;
+    while count < 3 || (count < 300 && begun.elapsed() < Duration::from_millis(700)) {
+        let started = Instant::now();
+        std::hint::black_box(measured());
+        shortest = shortest.min(started.elapsed());
+        count += 1;
+    }
+    shortest
+}
+
+fn decided(timeline: &Timeline<Action>, initial: u32) -> Outcome {
+    let limits = Limits {
+        deadline: Instant::now().checked_add(Duration::from_secs(60)),
+        ..Limits::default()
+    };
+    Register { initial }.decide(timeline, &limits)
+}
+
+fn expect(timeline: &Timeline<Action>, is_good: bool) {
+    let outcome = decided(timeline, 0);
+    let agrees = match outcome {
+        Outcome::Linearizable { .. } => is_good,
+        Outcome::NotLinearizable { .. } => !is_good,
+        Outcome::Unknown { .. } => false,
+    };
+    assert!(agrees, "{:?}", {
+        match outcome {
+            Outcome::Linearizable { .. } => "linearizable".to_owned(),
+            other => format!("{other:?}"),
+        }
+    });
+}
+
+/// A row about one register.
+fn row(table: &mut Table, name: &str, target_ms: f64, timeline: &Timeline<Action>, is_good: bool) {
+    let Some(name) = table.wants(name) else {
+        return;
+    };
+    let time = fastest(|| expect(timeline, is_good));
+    table.add(&name, time, target_ms, "");
+}
+
+fn registers(table: &mut Table) {
+    let five = Clients {
+        count: 5,
+        operations: 100_000,
+        values: Some(5),
+        crash_per_mille: 0,
+        compares: true,
+    };
+    row(
+        table,
+        "one register, 100,000 ops, 5 clients",
+        30.0,
+        &register(1, five),
+        true,
+    );
+    let million = Clients {
+        operations: 1_000_000,
+        ..five
+    };
+    let history = register(2, million);
+    row(table, "one register, 1,000,000 ops", 250.0, &history, true);
+    let bad = corrupted(&history, 3, 1, 900_000, 5);
+    row(
+        table,
+        "one register, 1,000,000 ops, bad read at 93 %",
+        500.0,
+        &bad,
+        false,
+    );
+    let unique = Clients {
+        values: None,
+        compares: false,
+        ..million
+    };
+    row(
+        table,
+        "one register, 1,000,000 ops, unique writes",
+        100.0,
+        &register(4, unique),
+        true,
+    );
+    let fifty = Clients {
+        count: 50,
+        operations: 1000,
+        ..five
+    };
+    row(
+        table,
+        "1,000 ops, 50 clients, valid",
+        10.0,
+        &register(5, fifty),
+        true,
+    );
+    let twenty = Clients { count: 20, ..fifty };
+    let bad = corrupted(&register(6, twenty), 7, 8, 0, 5);
+    row(
+        table,
+        "1,000 ops, 20 clients, 8 bad reads",
+        10.0,
+        &bad,
+        false,
+    );
+    let crashing = Clients {
+        count: 10,
+        operations: 1000,
+        values: None,
+        crash_per_mille: 50,
+        compares: false,
+    };
+    let stale = with_stale_read(&register(8, crashing));
+    row(
+        table,
+        "1,000 ops, crashed unique writes, stale read",
+        10.0,
+        &stale,
+        false,
+    );
+    let crashed = Clients {
+        count: 5,
+        operations: 10_000,
+        values: Some(5),
+        crash_per_mille: 9,
+        compares: true,
+    };
+    let history = register(9, crashed);
+    let unknown = history.len() - history.completed_count();
+    let name = format!("10,000 ops, {unknown} crashed cas/writes, valid");
+    row(table, &name, 50.0, &history, true);
+    for (seed, count) in [(10, 64), (11, 1)] {
+        let bad = corrupted(&history, seed, count, 0, 5);
+        let name = format!("10,000 ops, {unknown} crashed, {count} bad reads");
+        row(table, &name, 5000.0, &bad, false);
+    }
+}
+
+fn keys_of(text: &[u8], options: &Options) -> Keys {
+    let history = read(text, None, false).expect("a history");
+    Keys::new(history, options).expect("operations of the model")
+}
+
+/// What deciding all keys takes, and deciding until the first violation.
+fn key_value(table: &mut Table, name: &str, text: &[u8], targets_ms: [Option<f64>; 3]) {
+    let Some(name) = table.wants(name) else {
+        return;
+    };
+    let options = Options::new(Model::KeyValue);
+    let keys = keys_of(text, &options);
+    let [all, first, explained] = targets_ms;
+    if let Some(target) = all {
+        let time = fastest(|| keys.decide(&options, false));
+        table.add(&format!("{name}, all keys"), time, target, "");
+    }
+    if let Some(target) = first {
+        let time = fastest(|| keys.decide(&options, true));
+        table.add(&format!("{name}, first bad key"), time, target, "");
+    }
+    if let Some(target) = explained {
+        let mut report = None;
+        let time = fastest(|| report = Some(keys.judge(&options)));
+        let note = report.map(|report| report.summary).unwrap_or_default();
+        let note: String = note.chars().take(60).collect();
+        table.add(
+            &format!("{name}, all keys with explanations"),
+            time,
+            target,
+            &note,
+        );
+    }
+}
+
+fn corpus(table: &mut Table, folder: &Path) {
+    let Ok(expected) = std::fs::read_to_string(folder.join("expected.tsv")) else {
+        eprintln!("no expected.tsv in {}", folder.display());
+        return;
+    };
+    let mut files: Vec<PathBuf> = Vec::new();
+    for line in expected.lines() {
+        if let Some((file, _)) = line.split_once('\t')
+            && file.starts_with("etcd-jepsen/")
+        {
+            files.push(folder.join(file));
+        }
+    }
+    let mut options = Options::new(Model::CasRegister);
+    options.failed_cas = FailedCas::Observed;
+    if let Some(name) = table.wants("etcd") {
+        let mut times: Vec<(Duration, String)> = files
+            .iter()
+            .map(|path| {
+                let text = std::fs::read(path).expect("a file of the corpus");
+                let keys = keys_of(&text, &options);
+                let time = fastest(|| keys.decide(&options, false));
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                (time, name.into_owned())
+            })
+            .collect();
+        times.sort_unstable();
+        let sum: Duration = times.iter().map(|(time, _)| *time).sum();
+        let (slowest, file) = times.last().cloned().unwrap_or_default();
+        let note = format!("slowest {file} {:.3} ms", slowest.as_secs_f64() * 1e3);
+        let target = 3.0 * files.len() as f64 / 102.0;
+        let title = format!("{name}: sum of {} histories", files.len());
+        table.add(&title, sum, target, &note);
+    }
+    for (file, targets) in [
+        ("c01-ok", [Some(0.0052), None, None]),
+        ("c01-bad", [None, Some(0.0028), None]),
+        ("c10-ok", [Some(0.04), None, None]),
+        ("c10-bad", [None, Some(0.015), None]),
+        ("c50-ok", [Some(2.0), None, None]),
+        ("c50-bad", [None, None, Some(10.0)]),
+    ] {
+        if let Ok(text) = std::fs::read(folder.join("kv").join(format!("{file}.txt"))) {
+            key_value(table, &format!("key-value {file}"), &text, targets);
+        }
+    }
+}
+
+/// From bytes to verdict.
+fn from_bytes(table: &mut Table) {
+    let Some(name) = table.wants("1,000,000 ops over 1,000 keys, from bytes to verdict") else {
+        return;
+    };
+    let text = json_lines(12, 1_000_000, 1000);
+    let started = Instant::now();
+    let history = read(&text, None, false).expect("a history");
+    let reading = started.elapsed();
+    let report = judge(history, &Options::new(Model::Register)).expect("registers");
+    let time = started.elapsed();
+    let per_second = 1e6 / reading.as_secs_f64();
+    let note = format!(
+        "{}; {} MB, read at {:.1} M operations/s",
+        report.valid.word(),
+        text.len() / 1_000_000,
+        per_second / 1e6
+    );
+    table.add(&name, time, 2000.0, &note);
+    table.add_rate("reading our JSONL", per_second, 500_000.0);
+    for (name, text) in [
+        ("reading EDN", edn(&text)),
+        ("reading old text logs", text_log(&text)),
+    ] {
+        let started = Instant::now();
+        let history = read(&text, None, false).expect("a history");
+        assert_eq!(history.records.len(), 2_000_000);
+        table.add_rate(name, 1e6 / started.elapsed().as_secs_f64(), 500_000.0);
+    }
+}
+
+/// The same history in EDN.
+fn edn(json: &[u8]) -> Vec<u8> {
+    let history = read(json, None, false).expect("a history");
+    let mut text = String::new();
+    for (index, record) in history.records.iter().enumerate() {
+        use std::fmt::Write as _;
+        let _ = writeln!(
+            text,
+            "{{:index {index}, :time {}, :type :{}, :process {}, :f :{}, :key {}, :value {}}}",
+            record.time_ns.unwrap_or_default(),
+            format!("{:?}", record.operation_type).to_lowercase(),
+            record.process,
+            history.functions[usize::from(record.function)],
+            history.values.show(record.key),
+            record.argument.show(&history.values),
+        );
+    }
+    text.into_bytes()
+}
+
+/// The same history, without keys, as an old text log.
+fn text_log(json: &[u8]) -> Vec<u8> {
+    let history = read(json, None, false).expect("a history");
+    let mut text = String::new();
+    for record in &history.records {
+        use std::fmt::Write as _;
+        let _ = writeln!(
+            text,
+            "INFO  jepsen.util - {}\t:{}\t:{}\t{}",
+            record.process,
+            format!("{:?}", record.operation_type).to_lowercase(),
+            history.functions[usize::from(record.function)],
+            record.argument.show(&history.values),
+        );
+    }
+    text.into_bytes()
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    let mut table = Table::new(words);
+    match std::env::var_os(CORPUS_VARIABLE) {
+        Some(folder) => corpus(&mut table, Path::new(&folder)),
+        None => println!("{CORPUS_VARIABLE} names no folder: histories of others are left out"),
+    }
+    let log = key_value_log(13, 50, 2000, 10, 0);
+    key_value(
+        &mut table,
+        "key-value made, 50 clients, good",
+        log.as_bytes(),
+        [Some(2.0), None, None],
+    );
+    let log = key_value_log(14, 50, 2000, 10, 60);
+    let targets = [None, None, Some(10.0)];
+    key_value(
+        &mut table,
+        "key-value made, 50 clients, bad",
+        log.as_bytes(),
+        targets,
+    );
+    registers(&mut table);
+    from_bytes(&mut table);
+    table.end();
+}
