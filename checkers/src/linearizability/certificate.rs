@@ -1,7 +1,7 @@
 //! Owns the independent checks of a verdict: the replay of an order, and the trial of every order.
 //! Never shares anything with the searches but the specification and the timeline.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::models::Specification;
 use super::timeline::{NEVER, Timeline};
@@ -61,8 +61,11 @@ pub fn try_every_order<S: Specification>(
     }
     let intervals = timeline.intervals();
     let mut left = budget;
+    // States are numbered, so that they are kept only once.
+    let mut states = vec![specification.initial()];
+    let mut numbers = HashMap::from([(states[0].clone(), 0)]);
     let mut tried = HashSet::new();
-    let mut pending = vec![(0_u64, specification.initial())];
+    let mut pending = vec![(0_u64, 0)];
     while let Some((taken, state)) = pending.pop() {
         let untaken = |place: &usize| taken & (1 << place) == 0;
         let earliest_completion = (0..timeline.len())
@@ -77,12 +80,17 @@ pub fn try_every_order<S: Specification>(
                 continue;
             }
             left = left.checked_sub(1)?;
-            let mut next = state.clone();
-            if specification.apply(&mut next, timeline.action(place)) {
-                let next = (taken | 1 << place, next);
-                if tried.insert(next.clone()) {
-                    pending.push(next);
-                }
+            let mut next: S::State = states[state].clone();
+            if !specification.apply(&mut next, timeline.action(place)) {
+                continue;
+            }
+            let number = *numbers.entry(next).or_insert_with_key(|next| {
+                states.push(next.clone());
+                states.len() - 1
+            });
+            let next = (taken | 1 << place, number);
+            if tried.insert(next) {
+                pending.push(next);
             }
         }
     }

@@ -4,18 +4,22 @@
 use super::Ended;
 use super::antichain::{Antichain, Kinds, dominates};
 use super::compiled::Model;
-use super::configuration::{Configuration, Due, Mistake, Move, Walker};
+use super::configuration::{Configuration, Due, Mistake, Move, Step, Walker};
 use super::levels::{Levels, Window};
-use super::portfolio::{Deepest, order_along};
+use super::portfolio::order_of;
+
+/// Failed configurations are forgotten this many levels after the last of them, if there are many.
+const FORGET_LEVEL_COUNT: u32 = 64;
+const FORGET_MIN_COUNT: usize = 256;
 
 #[derive(Debug)]
 struct Frame<const W: usize, const C: usize> {
     configuration: Configuration<W, C>,
     /// Number of the move to try next.
     next_move: u32,
-    /// The move that led on from here.
-    made: Move,
     due: Due,
+    /// How many steps led here.
+    step_count: u32,
 }
 
 /// The path under construction, and everything from which there is no way on.
@@ -23,9 +27,13 @@ pub(super) struct DepthFirst<'a, 'b, M: Model, const W: usize, const C: usize> {
     levels: &'a Levels<'b, M::Action>,
     window: Window<M::Action, W>,
     path: Vec<Frame<W, C>>,
+    /// What was done along the path.
+    steps: Vec<Step>,
     /// Configurations are remembered when they have failed: on an easy history, hardly any.
     failed: Antichain<W, C>,
-    deepest: Deepest,
+    /// Highest level of those.
+    failed_level: u32,
+    deepest_level: u32,
     found: bool,
     mistake: Mistake,
 }
@@ -37,14 +45,20 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
             levels,
             window: Window::new(levels, |action| model.kind(action)),
             path: Vec::new(),
+            steps: Vec::new(),
             failed: Antichain::new(),
-            deepest: Deepest::default(),
+            failed_level: 0,
+            deepest_level: 0,
             found: false,
             mistake,
         };
+        let mut steps = Vec::with_capacity(levels.timeline.len());
         let mut walker = search.walker(model);
-        let mut root = walker.root(&mut |_| {});
-        if walker.advance(&mut root, &mut |_| {}) {
+        let sink = &mut |step| steps.push(step);
+        let mut root = walker.root(sink);
+        let is_possible = walker.advance(&mut root, sink);
+        search.steps = steps;
+        if is_possible {
             search.push(root, model);
         }
         search
@@ -63,7 +77,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
     }
 
     fn push(&mut self, configuration: Configuration<W, C>, model: &mut M) {
-        self.deepest.visit(configuration.level, configuration.state);
+        self.deepest_level = self.deepest_level.max(configuration.level);
         self.found = configuration.level as usize == self.levels.count();
         let due = if self.found {
             Due::Nothing
@@ -73,8 +87,8 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
         self.path.push(Frame {
             configuration,
             next_move: 0,
-            made: Move::Complete,
             due,
+            step_count: self.steps.len() as u32,
         });
     }
 
@@ -102,9 +116,10 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
     pub(super) fn run(&mut self, model: &mut M, mut allowance: u64) -> Option<Ended> {
         loop {
             if self.found {
-                let moves = self.path.iter().map(|frame| frame.made);
-                let order = order_along::<M, W, C>(self.levels, model, moves, self.mistake);
-                return Some(Ended::Found(order));
+                return Some(Ended::Found(order_of(
+                    &self.steps,
+                    self.levels.timeline.len(),
+                )));
             }
             let Some(frame) = self.path.last() else {
                 return Some(Ended::Exhausted);
@@ -117,28 +132,37 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
                 self.give_up(model);
                 continue;
             };
-            let mut walker = self.walker(model);
-            let next = match by {
-                Move::Complete => {
-                    let mut next = from;
-                    walker.complete(&mut next, &mut |_| {}).then_some(next)
-                }
-                other => walker.after(&from, other, &mut |_| {}),
-            };
-            let Some(mut next) = next else {
-                walker.back_to(from.level);
-                continue;
-            };
-            allowance -= 1;
-            if !walker.advance(&mut next, &mut |_| {}) || self.is_hopeless(&next, by) {
-                self.walker(model).back_to(from.level);
-                continue;
+            if self.make(model, &from, by) {
+                allowance -= 1;
             }
-            if let Some(frame) = self.path.last_mut() {
-                frame.made = by;
-            }
-            self.push(next, model);
         }
+    }
+
+    /// Makes a move and goes on from there, unless that is hopeless. False if it is not legal.
+    fn make(&mut self, model: &mut M, from: &Configuration<W, C>, by: Move) -> bool {
+        // The walker borrows the search, so the steps are lent for the while.
+        let mut steps = std::mem::take(&mut self.steps);
+        let begin = steps.len();
+        let sink = &mut |step| steps.push(step);
+        let mut walker = self.walker(model);
+        let next = match by {
+            Move::Complete => {
+                let mut next = *from;
+                walker.complete(&mut next, sink).then_some(next)
+            }
+            other => walker.after(from, other, sink),
+        };
+        let is_legal = next.is_some();
+        let next = next.and_then(|mut next| walker.advance(&mut next, sink).then_some(next));
+        self.steps = steps;
+        match next {
+            Some(next) if !self.is_hopeless(&next, by) => self.push(next, model),
+            _ => {
+                self.steps.truncate(begin);
+                self.walker(model).back_to(from.level);
+            }
+        }
+        is_legal
     }
 
     /// Whether everything from here was or will be tried from elsewhere.
@@ -167,18 +191,29 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
     fn give_up(&mut self, model: &mut M) {
         if let Some(frame) = self.path.pop() {
             let kinds = Kinds::of(&self.window);
+            let level = frame.configuration.level;
+            // What failed long ago is hardly met again, and can be found out again.
+            if level > self.failed_level + FORGET_LEVEL_COUNT
+                && self.failed.len() > FORGET_MIN_COUNT
+            {
+                self.failed.clear();
+            }
+            self.failed_level = self.failed_level.max(level);
             self.failed.insert(&frame.configuration, &kinds, 0);
         }
-        if let Some(level) = self.path.last().map(|frame| frame.configuration.level) {
+        if let Some(frame) = self.path.last() {
+            let level = frame.configuration.level;
+            self.steps.truncate(frame.step_count as usize);
             self.walker(model).back_to(level);
         }
     }
 
-    pub(super) fn deepest(&self) -> &Deepest {
-        &self.deepest
+    pub(super) fn deepest_level(&self) -> u32 {
+        self.deepest_level
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.failed.memory_bytes() + (self.path.capacity() * size_of::<Frame<W, C>>()) as u64
+        self.failed.memory_bytes()
+            + (self.path.capacity() * size_of::<Frame<W, C>>() + self.steps.capacity() * 8) as u64
     }
 }

@@ -42,7 +42,8 @@ pub(super) struct LevelOrder<'a, 'b, M: Model, const W: usize, const C: usize> {
     /// How everything was reached, if that is wanted.
     links: Option<Vec<Link>>,
     deepest: Deepest,
-    anchor: Option<Anchor>,
+    /// The last configuration that was the only one, if that is wanted.
+    anchor: Option<Configuration<W, C>>,
     wants_anchor: bool,
     mistake: Mistake,
     found: Option<u32>,
@@ -72,7 +73,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             found: None,
         };
         let root = search.walker(model).root(&mut |_| {});
-        search.deepest.visit(0, root.state);
+        search.visit(&root);
         let kinds = Kinds::of(&search.window);
         search.here.insert(&root, &kinds, NEVER);
         search.drop_anchor();
@@ -88,6 +89,15 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             model,
             window: &mut self.window,
             mistake: self.mistake,
+        }
+    }
+
+    fn visit(&mut self, configuration: &Configuration<W, C>) {
+        // States are of interest only to whoever wants to know more than the verdict.
+        if self.wants_anchor {
+            self.deepest.visit(configuration.level, configuration.state);
+        } else {
+            self.deepest.level = configuration.level;
         }
     }
 
@@ -161,7 +171,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             if self.here.covers(&next, &kinds) {
                 continue;
             }
-            self.deepest.visit(next.level, next.state);
+            self.visit(&next);
             let link = self.link(link, by);
             self.here.insert(&next, &kinds, link);
         }
@@ -197,7 +207,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
                 .walker(model)
                 .enter(&mut configuration, &opened, &mut |_| {})
             {
-                self.deepest.visit(configuration.level, configuration.state);
+                self.visit(&configuration);
                 self.next.insert(&configuration, &kinds, link);
             }
         }
@@ -218,13 +228,26 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
         let Some(only) = self.here.alive().next() else {
             return;
         };
-        if only.state == UNSEEN {
-            return;
+        if only.state != UNSEEN {
+            self.anchor = Some(*only);
         }
-        let slots = (0..self.window.open_count()).filter_map(|number| self.window.slot(number));
+    }
+
+    /// The last level at which there was only one configuration, and what was open there.
+    pub(super) fn anchor(&self, model: &M) -> Option<Anchor> {
+        let only = self.anchor?;
+        let mut window = Window::<M::Action, W>::new(self.levels, |action| model.kind(action));
+        while window.level() < only.level as usize {
+            window.forward(self.levels, |action| model.kind(action));
+        }
+        let may_be_taken = |slot: &usize| {
+            !only.done.contains(*slot)
+                || window.blind.contains(*slot) && !only.taken.contains(*slot)
+        };
+        let slots = (0..window.open_count()).filter_map(|number| window.slot(number));
         let open = slots
-            .filter(|slot| !only.done.contains(*slot) || self.may_be_taken(only, *slot))
-            .map(|slot| self.window.operation(slot))
+            .filter(may_be_taken)
+            .map(|slot| window.operation(slot))
             .collect();
         let mut used = Vec::new();
         for class in &self.levels.optional {
@@ -234,20 +257,12 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
                 }
             }
         }
-        self.anchor = Some(Anchor {
+        Some(Anchor {
             level: only.level,
             state: only.state,
             open,
             used,
-        });
-    }
-
-    fn may_be_taken(&self, configuration: &Configuration<W, C>, slot: usize) -> bool {
-        self.window.blind.contains(slot) && !configuration.taken.contains(slot)
-    }
-
-    pub(super) fn anchor(&self) -> Option<&Anchor> {
-        self.anchor.as_ref()
+        })
     }
 
     pub(super) fn deepest(&self) -> &Deepest {

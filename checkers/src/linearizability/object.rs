@@ -37,6 +37,13 @@ pub trait Object: Specification + Sized {
         search_interned(self, timeline, &self.useful(timeline), settings)
     }
 
+    /// Whether a violation is explained from the last moment on at which the state was certain, even
+    /// where it can be explained from the beginning.
+    #[doc(hidden)]
+    fn is_told_from_certainty(&self) -> bool {
+        false
+    }
+
     /// Decides whether the object's operations are linearizable.
     ///
     /// # Panics
@@ -171,6 +178,11 @@ impl<T: Copy + Ord + Hash + std::fmt::Debug> Object for Sequence<T> {
             SequenceAction::Append(piece) => !self.piece(piece).is_empty() && is_read(piece),
             SequenceAction::Put(piece) => is_read(piece),
         })
+    }
+
+    /// What a sequence consists of takes many operations to explain.
+    fn is_told_from_certainty(&self) -> bool {
+        true
     }
 
     fn search(

@@ -186,12 +186,21 @@ fn compete<M: Model, const W: usize, const C: usize>(
             if matches!(engines, Engines::Both | Engines::DepthFirst)
                 && let Some(ended) = depth_first.run(model, allowance)
             {
-                return conclude(levels, ended, depth_first.deepest(), None);
+                let deepest = Deepest {
+                    level: depth_first.deepest_level(),
+                    ..Deepest::default()
+                };
+                return conclude(levels, ended, &deepest, None);
             }
             spent += allowance;
             let memory = depth_first.memory_bytes() + level_order.memory_bytes();
             if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
-                return stopped(limit, spent, depth_first.deepest(), level_order.deepest());
+                let level = depth_first.deepest_level().max(level_order.deepest().level);
+                return Searched::Unknown {
+                    limit,
+                    level,
+                    visited_count: spent,
+                };
             }
         }
         left = round;
@@ -201,13 +210,18 @@ fn compete<M: Model, const W: usize, const C: usize>(
             if engines != Engines::DepthFirst
                 && let Some(ended) = level_order.run(model, allowance)
             {
-                let anchor = level_order.anchor().cloned();
+                let anchor = level_order.anchor(model);
                 return conclude(levels, ended, level_order.deepest(), anchor);
             }
             spent += allowance;
             let memory = depth_first.memory_bytes() + level_order.memory_bytes();
             if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
-                return stopped(limit, spent, depth_first.deepest(), level_order.deepest());
+                let level = depth_first.deepest_level().max(level_order.deepest().level);
+                return Searched::Unknown {
+                    limit,
+                    level,
+                    visited_count: spent,
+                };
             }
         }
         round *= 2;
@@ -225,14 +239,6 @@ fn exceeded(limits: &Limits<'_>, spent: u64, memory_bytes: u64) -> Option<Limit>
         Some(Limit::Cancelled)
     } else {
         None
-    }
-}
-
-fn stopped(limit: Limit, visited_count: u64, one: &Deepest, other: &Deepest) -> Searched {
-    Searched::Unknown {
-        limit,
-        level: one.level.max(other.level),
-        visited_count,
     }
 }
 
@@ -287,7 +293,7 @@ pub(super) fn order_along<M: Model, const W: usize, const C: usize>(
 
 /// Turns steps into an order: an absorbed operation stands where it was absorbed, unless it was taken
 /// later.
-fn order_of(steps: &[Step], operation_count: usize) -> Vec<u32> {
+pub(super) fn order_of(steps: &[Step], operation_count: usize) -> Vec<u32> {
     let mut is_taken = vec![false; operation_count];
     for step in steps {
         if let Step::Take(operation) = step {

@@ -13,13 +13,13 @@ use super::timeline::{Kept, NEVER, Timeline};
 use super::{Limits, Outcome};
 
 /// Configurations that one attempt may visit; an attempt that needs more counts as failed.
-const ATTEMPT_LIMIT: u64 = 20_000;
+const ATTEMPT_LIMIT: u64 = 4_000;
 
 /// Configurations to spend on what was possible before the failing operation.
-const STATES_LIMIT: u64 = 100_000;
+const STATES_LIMIT: u64 = 2_000;
 
 /// Steps that the trial of all orders may take.
-const TRIAL_BUDGET: u64 = 2_000_000;
+const TRIAL_BUDGET: u64 = 200_000;
 
 /// Longest history that is reduced from its beginning, not from the last point where the state was
 /// certain.
@@ -101,21 +101,24 @@ pub fn refute<O: Object>(
         .iter()
         .position(|event| event.is_completion() && event.operation() == failed as usize);
     let prefix = timeline.prefix(end.map_or(timeline.events().len(), |end| end + 1));
-    let BeforeTheEnd {
-        possible_states,
-        anchor,
-    } = before_the_end(object, &prefix, failed, deadline);
     let mut refutation = Refutation {
         failed,
-        possible_states,
+        possible_states: None,
         certain: None,
         core: Vec::new(),
         is_proved: false,
     };
-    if prefix.len() <= WHOLE_MAX_COUNT || anchor.is_none() {
-        let settings = attempt(deadline);
+    let window = last_certain(object, &prefix, failed, deadline)
+        .and_then(|anchor| Window::new(object, &prefix, anchor, failed));
+    if let Some(window) = &window {
+        refutation.possible_states = window.states_before_the_end(deadline);
+        if object.is_told_from_certainty() && window.explain(&mut refutation, deadline) {
+            return refutation;
+        }
+    }
+    if prefix.len() <= WHOLE_MAX_COUNT || window.is_none() {
         let is_refuted = |weaker: &Timeline<O::Action>| {
-            let limits = settings();
+            let limits = attempt(deadline);
             matches!(
                 object.decide(weaker, &limits),
                 Outcome::NotLinearizable { .. }
@@ -123,159 +126,180 @@ pub fn refute<O: Object>(
         };
         let core = reduce(object, &prefix, failed, is_refuted, deadline);
         let hard_count = core.iter().filter(|one| !one.is_optional).count();
-        if hard_count <= WHOLE_CORE_MAX_COUNT || anchor.is_none() {
+        if hard_count <= WHOLE_CORE_MAX_COUNT || window.is_none() {
             refutation.is_proved = prove(object, &prefix, &core);
             refutation.core = core;
-            if refutation.is_proved || anchor.is_none() {
-                return refutation;
-            }
         }
     }
-    let Some(anchor) = anchor else {
-        return refutation;
-    };
-    from_certainty(object, &prefix, anchor, deadline, &mut refutation);
+    if !refutation.is_proved
+        && let Some(window) = &window
+    {
+        window.explain(&mut refutation, deadline);
+    }
     refutation
 }
 
 /// What an attempt may cost.
-fn attempt<'a>(deadline: Option<Instant>) -> impl Fn() -> Limits<'a> {
-    move || Limits {
+fn attempt<'a>(deadline: Option<Instant>) -> Limits<'a> {
+    Limits {
         deadline,
         configuration_count: ATTEMPT_LIMIT,
         ..Limits::default()
     }
 }
 
-struct BeforeTheEnd<S> {
-    possible_states: Option<Vec<S>>,
-    anchor: Option<Anchor<S>>,
-}
-
-/// States right before the end of a history that fails there, and the last certain one.
-fn before_the_end<O: Object>(
+/// The last certain state of a history that fails at its end.
+fn last_certain<O: Object>(
     object: &O,
     prefix: &Timeline<O::Action>,
     failed: u32,
     deadline: Option<Instant>,
-) -> BeforeTheEnd<O::State> {
+) -> Option<Anchor<O::State>> {
     let limits = Limits {
         deadline,
-        configuration_count: STATES_LIMIT.max(8 * prefix.len() as u64),
         ..Limits::default()
     };
-    let mut settings = Settings {
+    let settings = Settings {
         engines: Engines::Anchored,
-        forgets: false,
         ..Settings::new(&limits)
     };
-    let mut searched = object.search(prefix, settings);
-    let is_complete = matches!(searched, Searched::None { .. });
-    if !is_complete {
-        settings.forgets = true;
-        searched = object.search(prefix, settings);
-    }
-    match searched {
+    match object.search(prefix, settings) {
         Searched::None {
             failed: found,
-            states,
             anchor,
+            ..
         } => {
             assert_eq!(found, failed, "both searches fail at the same operation");
-            BeforeTheEnd {
-                possible_states: is_complete.then_some(states),
-                anchor,
-            }
+            anchor
         }
-        _ => BeforeTheEnd {
-            possible_states: None,
-            anchor: None,
-        },
+        _ => None,
     }
 }
 
-/// Reduces what comes after the last certain state.
-fn from_certainty<O: Object>(
-    object: &O,
-    prefix: &Timeline<O::Action>,
-    anchor: Anchor<O::State>,
-    deadline: Option<Instant>,
-    refutation: &mut Refutation<O::State>,
-) {
-    let mut level = 0;
-    let mut start = 0;
-    let mut after = None;
-    for (position, event) in prefix.events().iter().enumerate() {
-        if level == anchor.level {
-            break;
+/// What happened after the last certain state.
+struct Window<'a, O: Object> {
+    started: Started<'a, O>,
+    timeline: Timeline<O::Action>,
+    /// By operation of the window: its number in the whole.
+    numbers: Vec<usize>,
+    failed: u32,
+    /// The operation whose completion came right before.
+    after: Option<u32>,
+}
+
+impl<'a, O: Object> Window<'a, O> {
+    /// `None` if the operation that fails is not in it, which cannot be.
+    fn new(
+        object: &'a O,
+        prefix: &Timeline<O::Action>,
+        anchor: Anchor<O::State>,
+        failed: u32,
+    ) -> Option<Self> {
+        let mut level = 0;
+        let mut start = 0;
+        let mut after = None;
+        for (position, event) in prefix.events().iter().enumerate() {
+            if level == anchor.level {
+                break;
+            }
+            if event.is_completion() {
+                level += 1;
+                start = position + 1;
+                after = Some(event.operation() as u32);
+            }
         }
-        if event.is_completion() {
-            level += 1;
-            start = position + 1;
-            after = Some(event.operation() as u32);
-        }
-    }
-    let intervals = prefix.intervals();
-    let useful = object.useful(prefix);
-    let (window, numbers) = prefix.weaken(|operation| {
-        let (invoked, completed) = intervals[operation];
-        let number = operation as u32;
-        if completed == NEVER {
-            let is_usable = useful.binary_search(&number).is_ok();
-            return match is_usable && !anchor.used.contains(&number) {
-                true => Kept::AsUnknown,
-                false => Kept::No,
-            };
-        }
-        if invoked as usize >= start {
-            return Kept::AsItIs;
-        }
-        if !anchor.open.contains(&number) {
-            return Kept::No;
-        }
-        match object.kind(prefix.action(operation)) {
-            // It may have been hidden by another one already.
-            Kind::Blind => Kept::AsUnknown,
-            _ => Kept::AsItIs,
-        }
-    });
-    let started = Started {
-        specification: object,
-        state: anchor.state.clone(),
-    };
-    let settings = attempt(deadline);
-    let is_refuted = |weaker: &Timeline<O::Action>| {
-        let limits = settings();
-        let optional = object.useful(weaker);
-        let searched = search_interned(&started, weaker, &optional, Settings::new(&limits));
-        matches!(searched, Searched::None { .. })
-    };
-    let Some(failed) = numbers
-        .iter()
-        .position(|number| *number as u32 == refutation.failed)
-    else {
-        return;
-    };
-    if !is_refuted(&window) {
-        return;
-    }
-    let core = reduce(object, &window, failed as u32, is_refuted, deadline);
-    let is_proved = prove(&started, &window, &core);
-    if !refutation.core.is_empty() && !is_proved {
-        return;
-    }
-    refutation.is_proved = is_proved;
-    refutation.core = core
-        .into_iter()
-        .map(|one| CoreOperation {
-            operation: numbers[one.operation as usize] as u32,
-            ..one
+        let intervals = prefix.intervals();
+        let useful = object.useful(prefix);
+        let (timeline, numbers) = prefix.weaken(|operation| {
+            let (invoked, completed) = intervals[operation];
+            let number = operation as u32;
+            if completed == NEVER {
+                let is_usable = useful.binary_search(&number).is_ok();
+                return match is_usable && !anchor.used.contains(&number) {
+                    true => Kept::AsUnknown,
+                    false => Kept::No,
+                };
+            }
+            if invoked as usize >= start {
+                return Kept::AsItIs;
+            }
+            if !anchor.open.contains(&number) {
+                return Kept::No;
+            }
+            match object.kind(prefix.action(operation)) {
+                // It may have been hidden by another one already.
+                Kind::Blind => Kept::AsUnknown,
+                _ => Kept::AsItIs,
+            }
+        });
+        let failed = numbers
+            .iter()
+            .position(|number| *number == failed as usize)?;
+        Some(Self {
+            started: Started {
+                specification: object,
+                state: anchor.state,
+            },
+            timeline,
+            numbers,
+            failed: failed as u32,
+            after,
         })
-        .collect();
-    refutation.certain = Some(Certain {
-        state: anchor.state,
-        after,
-    });
+    }
+
+    fn search(&self, timeline: &Timeline<O::Action>, settings: Settings<'_>) -> Searched<O::State> {
+        let optional = self.started.specification.useful(timeline);
+        search_interned(&self.started, timeline, &optional, settings)
+    }
+
+    /// States right before the completion that fails.
+    fn states_before_the_end(&self, deadline: Option<Instant>) -> Option<Vec<O::State>> {
+        let limits = Limits {
+            deadline,
+            configuration_count: STATES_LIMIT,
+            ..Limits::default()
+        };
+        let settings = Settings {
+            engines: Engines::Anchored,
+            ..Settings::new(&limits)
+        };
+        match self.search(&self.timeline, settings) {
+            Searched::None { failed, states, .. } if failed == self.failed => Some(states),
+            _ => None,
+        }
+    }
+
+    /// Reduces the window to what contradicts the certain state. False, and nothing is changed, if that
+    /// is no better than what is known.
+    fn explain(&self, refutation: &mut Refutation<O::State>, deadline: Option<Instant>) -> bool {
+        let is_refuted = |weaker: &Timeline<O::Action>| {
+            let limits = attempt(deadline);
+            let searched = self.search(weaker, Settings::new(&limits));
+            matches!(searched, Searched::None { .. })
+        };
+        if !is_refuted(&self.timeline) {
+            return false;
+        }
+        let object = self.started.specification;
+        let core = reduce(object, &self.timeline, self.failed, is_refuted, deadline);
+        let is_proved = prove(&self.started, &self.timeline, &core);
+        if !refutation.core.is_empty() && !is_proved {
+            return false;
+        }
+        refutation.is_proved = is_proved;
+        refutation.core = core
+            .into_iter()
+            .map(|one| CoreOperation {
+                operation: self.numbers[one.operation as usize] as u32,
+                ..one
+            })
+            .collect();
+        refutation.certain = Some(Certain {
+            state: self.started.state.clone(),
+            after: self.after,
+        });
+        is_proved
+    }
 }
 
 /// Drops claims for as long as the rest stays contradictory: a pure operation is left out, a completed
