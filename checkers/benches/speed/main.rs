@@ -12,23 +12,37 @@ use checkers::histories::{FailedCas, Keys, Model, Options, judge, read};
 use checkers::linearizability::models::register::Register;
 use checkers::linearizability::{Action, Limits, Object as _, Outcome, Timeline};
 use generate::{Clients, corrupted, json_lines, key_value_log, register, with_stale_read};
-use table::Table;
+use table::{Table, Took};
 
 /// Names the folder with histories recorded by others.
 const CORPUS_VARIABLE: &str = "KRAFT_HARNESS_CORPUS";
 
 /// The shortest of many repetitions.
-fn fastest<T>(mut measured: impl FnMut() -> T) -> Duration {
+fn fastest<T>(mut measured: impl FnMut() -> T) -> Took {
     let begun = Instant::now();
-    let mut shortest = Duration::MAX;
+    let mut shortest = Took {
+        wall: Duration::MAX,
+        processors: Duration::MAX,
+    };
     let mut count = 0;
     while count < 3 || (count < 300 && begun.elapsed() < Duration::from_millis(700)) {
-        let started = Instant::now();
-        std::hint::black_box(measured());
-        shortest = shortest.min(started.elapsed());
+        let took = once(&mut measured);
+        shortest.wall = shortest.wall.min(took.wall);
+        shortest.processors = shortest.processors.min(took.processors);
         count += 1;
     }
     shortest
+}
+
+fn once<T>(mut measured: impl FnMut() -> T) -> Took {
+    let processors = Took::processors_so_far();
+    let started = Instant::now();
+    let result = std::hint::black_box(measured());
+    let wall = started.elapsed();
+    let processors = Took::processors_so_far().saturating_sub(processors);
+    // Giving back what was found is not part of finding it.
+    drop(result);
+    Took { wall, processors }
 }
 
 fn decided(timeline: &Timeline<Action>, initial: u32) -> Outcome {
@@ -39,19 +53,12 @@ fn decided(timeline: &Timeline<Action>, initial: u32) -> Outcome {
     Register { initial }.decide(timeline, &limits)
 }
 
-fn expect(timeline: &Timeline<Action>, is_good: bool) {
+fn expect(timeline: &Timeline<Action>, is_good: bool) -> bool {
     let outcome = decided(timeline, 0);
-    let agrees = match outcome {
+    match outcome {
         Outcome::Linearizable { .. } => is_good,
         Outcome::NotLinearizable { .. } => !is_good,
         Outcome::Unknown { .. } => false,
-    };
-    if !agrees {
-        let found = match outcome {
-            Outcome::Linearizable { .. } => "linearizable".to_owned(),
-            other => format!("{other:?}"),
-        };
-        eprintln!("the next row found something else than it should: {found}");
     }
 }
 
@@ -67,8 +74,10 @@ fn row(
         return;
     };
     let timeline = timeline();
-    let time = fastest(|| expect(&timeline, is_good));
-    table.add(&name, time, target_ms, "");
+    let mut agrees = true;
+    let time = fastest(|| agrees &= expect(&timeline, is_good));
+    let note = if agrees { "" } else { "WRONG OR UNDECIDED" };
+    table.add(&name, time, target_ms, note);
 }
 
 fn large_registers(table: &mut Table) {
@@ -93,9 +102,9 @@ fn large_registers(table: &mut Table) {
     let name = "one register, 1,000,000 ops";
     row(table, name, 250.0, true, || register(2, million));
     let name = "one register, 1,000,000 ops, bad reads after 90 %";
-    row(table, name, 500.0, false, || {
+    row(table, name, 5000.0, false, || {
         let history = register(2, million);
-        corrupted(&history, 3, 8, history.len() * 9 / 10, 5)
+        bad(&history, 8, history.len() * 9 / 10)
     });
     let name = "one register, 1,000,000 ops, unique writes";
     row(table, name, 100.0, true, || register(4, unique));
@@ -120,9 +129,7 @@ fn hard_registers(table: &mut Table) {
     let name = "1,000 ops, 50 clients, valid";
     row(table, name, 10.0, true, || register(5, fifty));
     let name = "1,000 ops, 20 clients, 8 bad reads";
-    row(table, name, 10.0, false, || {
-        corrupted(&register(6, twenty), 7, 8, 0, 5)
-    });
+    row(table, name, 10.0, false, || bad(&register(6, twenty), 8, 0));
     let name = "1,000 ops, crashed unique writes, stale read";
     row(table, name, 10.0, false, || {
         with_stale_read(&register(8, crashing))
@@ -137,12 +144,20 @@ fn hard_registers(table: &mut Table) {
     let unknown = history.len() - history.completed_count();
     let name = format!("10,000 ops, {unknown} crashed cas/writes, valid");
     row(table, &name, 50.0, true, || history.clone());
-    for (seed, count) in [(10, 64), (11, 1)] {
-        let name = format!("10,000 ops, {unknown} crashed, {count} bad reads");
-        row(table, &name, 5000.0, false, || {
-            corrupted(&history, seed, count, 0, 5)
-        });
+    for (from, count) in [(0, 64), (90, 8)] {
+        let name = format!("10,000 ops, {unknown} crashed, {count} bad reads from {from} % on");
+        let from = history.len() * from / 100;
+        row(table, &name, 5000.0, false, || bad(&history, count, from));
     }
+}
+
+/// The history with some reads changed so that it is not linearizable: among few values, a changed read
+/// often is none the worse.
+fn bad(history: &Timeline<Action>, count: usize, from: usize) -> Timeline<Action> {
+    (0..)
+        .map(|seed| corrupted(history, seed, count, from, 5))
+        .find(|bad| !matches!(decided(bad, 0), Outcome::Linearizable { .. }))
+        .expect("one of many")
 }
 
 fn keys_of(text: &[u8], options: &Options) -> Keys {
@@ -196,7 +211,7 @@ fn corpus(table: &mut Table, folder: &Path) {
     let mut options = Options::new(Model::CasRegister);
     options.failed_cas = FailedCas::Observed;
     if let Some(name) = table.wants("etcd") {
-        let mut times: Vec<(Duration, String)> = files
+        let mut times: Vec<(Took, String)> = files
             .iter()
             .map(|path| {
                 let text = std::fs::read(path).expect("a file of the corpus");
@@ -206,10 +221,13 @@ fn corpus(table: &mut Table, folder: &Path) {
                 (time, name.into_owned())
             })
             .collect();
-        times.sort_unstable();
-        let sum: Duration = times.iter().map(|(time, _)| *time).sum();
+        times.sort_unstable_by_key(|(took, _)| took.wall);
+        let sum = Took {
+            wall: times.iter().map(|(took, _)| took.wall).sum(),
+            processors: times.iter().map(|(took, _)| took.processors).sum(),
+        };
         let (slowest, file) = times.last().cloned().unwrap_or_default();
-        let note = format!("slowest {file} {:.3} ms", slowest.as_secs_f64() * 1e3);
+        let note = format!("slowest {file} {:.3} ms", slowest.wall.as_secs_f64() * 1e3);
         let target = 3.0 * files.len() as f64 / 102.0;
         let title = format!("{name}: sum of {} histories", files.len());
         table.add(&title, sum, target, &note);
@@ -232,15 +250,18 @@ fn from_bytes(table: &mut Table) {
         return;
     };
     let text = json_lines(12, 1_000_000, 1000);
-    let started = Instant::now();
-    let history = read(&text, None, false).expect("a history");
-    let reading = started.elapsed();
-    let report = judge(history, &Options::new(Model::Register)).expect("registers");
-    let time = started.elapsed();
+    let mut reading = Duration::ZERO;
+    let mut valid = "";
+    let time = once(|| {
+        let started = Instant::now();
+        let history = read(&text, None, false).expect("a history");
+        reading = started.elapsed();
+        let report = judge(history, &Options::new(Model::Register)).expect("registers");
+        valid = report.valid.word();
+    });
     let per_second = 1e6 / reading.as_secs_f64();
     let note = format!(
-        "{}; {} MB, read at {:.1} M operations/s",
-        report.valid.word(),
+        "{valid}; {} MB, read at {:.1} M operations/s",
         text.len() / 1_000_000,
         per_second / 1e6
     );

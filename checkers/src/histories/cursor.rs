@@ -92,6 +92,16 @@ impl<'a> Cursor<'a> {
         &self.bytes[start..self.place]
     }
 
+    /// What has not been read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.place.min(self.bytes.len())..]
+    }
+
+    /// Goes on by some bytes, of which none must be a newline.
+    pub(super) fn jump(&mut self, count: usize) {
+        self.place += count;
+    }
+
     pub(super) fn place(&self) -> usize {
         self.place
     }

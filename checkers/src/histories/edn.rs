@@ -48,29 +48,25 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// What a number, symbol or keyword is made of.
+const WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte >= 0x80;
+        byte += 1;
+    }
+    let others = b".*+!-_?$%&=<>/:#'|";
+    let mut place = 0;
+    while place < others.len() {
+        table[others[place] as usize] = true;
+        place += 1;
+    }
+    table
+};
+
+#[inline]
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || byte >= 0x80
-        || matches!(
-            byte,
-            b'.' | b'*'
-                | b'+'
-                | b'!'
-                | b'-'
-                | b'_'
-                | b'?'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'='
-                | b'<'
-                | b'>'
-                | b'/'
-                | b':'
-                | b'#'
-                | b'\''
-                | b'|'
-        )
+    WORD[usize::from(byte)]
 }
 
 impl<'a> Reader<'a> {

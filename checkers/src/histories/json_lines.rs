@@ -16,7 +16,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<History, Damage> {
     let mut line = 0;
     while !rest.is_empty() {
         line += 1;
-        let end = rest.iter().position(|byte| *byte == b'\n');
+        let end = memchr::memchr(b'\n', rest);
         let (text, after) = match end {
             Some(end) => (&rest[..end], &rest[end + 1..]),
             None => (rest, &rest[..0]),
@@ -196,15 +196,15 @@ impl<'a> Reader<'a, '_> {
         if self.cursor.peek() != Some(b'"') {
             return Err(self.cursor.unexpected("text in quotes"));
         }
-        let mut ahead = self.cursor.clone();
-        ahead.skip();
-        let text = ahead.take_while(|byte| byte != b'"' && byte != b'\\');
-        if ahead.peek() != Some(b'"') {
-            return Ok(None);
+        let rest = self.cursor.rest();
+        let end = memchr::memchr2(b'"', b'\\', &rest[1..]).map(|end| end + 1);
+        match end {
+            Some(end) if rest[end] == b'"' => {
+                self.cursor.jump(end + 1);
+                Ok(Some(&rest[1..end]))
+            }
+            _ => Ok(None),
         }
-        ahead.skip();
-        self.cursor = ahead;
-        Ok(Some(text))
     }
 
     /// Any value.
@@ -326,7 +326,18 @@ impl<'a> Reader<'a, '_> {
             Some(b'"') => return self.skip_text(),
             Some(b'{') => (b'}', true),
             Some(b'[') => (b']', false),
-            Some(b'-' | b'0'..=b'9' | b'a'..=b'z') => return self.bare().map(|_| ()),
+            Some(b'0'..=b'9') => {
+                // Most of what nobody needs are plain numbers.
+                let mut ahead = self.cursor.clone();
+                ahead.take_while(|byte| byte.is_ascii_digit());
+                if let Some(b',' | b'}' | b']' | b' ') = ahead.peek() {
+                    self.cursor = ahead;
+                    return Ok(());
+                }
+                return self.bare().map(|_| ());
+            }
+            Some(b'-') => return self.bare().map(|_| ()),
+            Some(b'a'..=b'z') => return self.bare().map(|_| ()),
             _ => return Err(self.cursor.unexpected("a value")),
         };
         self.cursor.skip();

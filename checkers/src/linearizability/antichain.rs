@@ -8,7 +8,7 @@ use super::configuration::Configuration;
 use super::levels::Window;
 
 /// Up to this many configurations are looked through one by one.
-const LINEAR_MAX_COUNT: usize = 16;
+const LINEAR_MAX_COUNT: usize = 64;
 
 const NONE: u32 = u32::MAX;
 
@@ -16,6 +16,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Antichain<const W: usize, const C: usize> {
     entries: Vec<Entry<W, C>>,
+    /// By entry: the hash of what must be equal, apart, as most of a search is looking through them.
+    hashes: Vec<u64>,
     /// First entry by the hash of what must be equal; empty while there are few.
     index: FxHashMap<u64, u32>,
     alive_count: usize,
@@ -26,7 +28,6 @@ struct Entry<const W: usize, const C: usize> {
     configuration: Configuration<W, C>,
     /// Next entry with the same hash.
     next: u32,
-    hash: u64,
     is_alive: bool,
     /// What the caller keeps with it.
     note: u32,
@@ -80,6 +81,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
     pub(super) fn new() -> Self {
         Self {
             entries: Vec::new(),
+            hashes: Vec::new(),
             index: FxHashMap::default(),
             alive_count: 0,
         }
@@ -87,7 +89,10 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
 
     pub(super) fn clear(&mut self) {
         self.entries.clear();
-        self.index.clear();
+        self.hashes.clear();
+        if !self.index.is_empty() {
+            self.index.clear();
+        }
         self.alive_count = 0;
     }
 
@@ -130,14 +135,14 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
     ) -> bool {
         let is_better = |entry: &Entry<W, C>| {
             let other = &entry.configuration;
-            entry.hash == hash
-                && entry.is_alive
+            entry.is_alive
                 && other.level == configuration.level
                 && other.state == configuration.state
                 && dominates(other, configuration, kinds)
         };
         if self.index.is_empty() {
-            return self.entries.iter().any(is_better);
+            let mut hashes = self.hashes.iter().zip(&self.entries);
+            return hashes.any(|(other, entry)| *other == hash && is_better(entry));
         }
         let mut place = self.index.get(&hash).copied().unwrap_or(NONE);
         while place != NONE {
@@ -163,10 +168,12 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
             return false;
         }
         if self.index.is_empty() {
-            for entry in &mut self.entries {
+            for (other, entry) in self.hashes.iter().zip(&mut self.entries) {
+                if *other != hash {
+                    continue;
+                }
                 let other = &entry.configuration;
-                if entry.hash == hash
-                    && entry.is_alive
+                if entry.is_alive
                     && other.level == configuration.level
                     && other.state == configuration.state
                     && dominates(configuration, other, kinds)
@@ -224,19 +231,20 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
 
     fn push(&mut self, configuration: &Configuration<W, C>, hash: u64, next: u32, note: u32) {
         self.alive_count += 1;
+        self.hashes.push(hash);
         self.entries.push(Entry {
             configuration: *configuration,
             next,
-            hash,
             is_alive: true,
             note,
         });
     }
 
     fn build_index(&mut self) {
-        for (place, entry) in self.entries.iter_mut().enumerate() {
+        let hashes = self.hashes.iter().zip(&mut self.entries);
+        for (place, (hash, entry)) in hashes.enumerate() {
             if entry.is_alive {
-                let next = self.index.insert(entry.hash, place as u32);
+                let next = self.index.insert(*hash, place as u32);
                 entry.next = next.unwrap_or(NONE);
             }
         }
@@ -244,7 +252,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
 
     /// Approximate size: the map keeps some space free.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let entries = self.entries.capacity() * size_of::<Entry<W, C>>();
+        let entries = self.entries.capacity() * (size_of::<Entry<W, C>>() + 8);
         (entries + self.index.capacity() * 13) as u64
     }
 }

@@ -193,18 +193,45 @@ pub(super) trait Transitions {
 /// Any object whose actions are numbered: remembers every transition it has seen.
 pub(super) struct Memo<'a> {
     kinds: Vec<Kind>,
+    /// By state, then by action; for the first states only, where there are many.
+    table: Vec<u32>,
+    /// What is not in the table.
     known: FxHashMap<(State, u32), Option<State>>,
     transitions: &'a mut dyn Transitions,
 }
+
+/// Most entries of a table of transitions.
+const TABLE_MAX_COUNT: usize = 1 << 18;
+
+/// Not a state: the transition has not been seen, or is not possible.
+const NOT_SEEN: u32 = u32::MAX - 1;
+const NOT_POSSIBLE: u32 = u32::MAX - 2;
 
 impl<'a> Memo<'a> {
     /// State 0 is where the object starts.
     pub(super) fn new(kinds: Vec<Kind>, transitions: &'a mut dyn Transitions) -> Self {
         Self {
             kinds,
+            table: Vec::new(),
             known: FxHashMap::default(),
             transitions,
         }
+    }
+
+    fn step_unseen(&mut self, state: State, action: u32) -> Option<State> {
+        let next = self.transitions.apply(state, action);
+        let width = self.kinds.len();
+        let place = state as usize * width + action as usize;
+        if state != UNSEEN && place < TABLE_MAX_COUNT {
+            if place >= self.table.len() {
+                let end = (state as usize + 1) * width;
+                self.table.resize(end.min(TABLE_MAX_COUNT), NOT_SEEN);
+            }
+            self.table[place] = next.unwrap_or(NOT_POSSIBLE);
+        } else {
+            self.known.insert((state, action), next);
+        }
+        next
     }
 }
 
@@ -215,11 +242,20 @@ impl Model for Memo<'_> {
         0
     }
 
+    #[inline]
     fn step(&mut self, state: State, action: u32) -> Option<State> {
-        *self
-            .known
-            .entry((state, action))
-            .or_insert_with(|| self.transitions.apply(state, action))
+        let place = (state as usize)
+            .wrapping_mul(self.kinds.len())
+            .wrapping_add(action as usize);
+        match self.table.get(place) {
+            Some(&NOT_SEEN) => self.step_unseen(state, action),
+            Some(&NOT_POSSIBLE) => None,
+            Some(next) => Some(*next),
+            None => match self.known.get(&(state, action)) {
+                Some(next) => *next,
+                None => self.step_unseen(state, action),
+            },
+        }
     }
 
     fn kind(&self, action: u32) -> Kind {

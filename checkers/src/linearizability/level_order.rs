@@ -157,32 +157,32 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             let link = self.link(link, Move::Complete);
             self.passing.push((*from, link));
         }
-        let open = (0..self.window.open_count()).filter_map(|number| self.window.slot(number));
-        let moves: Vec<Move> = open
-            .map(|slot| Move::Open(slot as u32))
-            .chain(self.begun_classes(from.level))
-            .collect();
         let kinds = Kinds::of(&self.window);
-        for by in moves {
+        let open_count = self.window.open_count();
+        for number in 0..open_count + self.levels.optional.len() {
+            let by = match self.window.slot(number) {
+                Some(slot) => Move::Open(slot as u32),
+                None => Move::Optional((number - open_count) as u32),
+            };
+            if let Move::Optional(class) = by
+                && self.levels.optional[class as usize].from_level[0] > from.level
+            {
+                break;
+            }
             let Some(next) = self.walker(model).after(from, by, &mut |_| {}) else {
                 continue;
             };
             visited += 1;
-            if self.here.covers(&next, &kinds) {
-                continue;
+            let next_link = self
+                .links
+                .as_ref()
+                .map_or(NEVER, |links| links.len() as u32);
+            if self.here.insert(&next, &kinds, next_link) {
+                self.visit(&next);
+                self.link(link, by);
             }
-            self.visit(&next);
-            let link = self.link(link, by);
-            self.here.insert(&next, &kinds, link);
         }
         visited
-    }
-
-    fn begun_classes(&self, level: u32) -> impl Iterator<Item = Move> + use<'a, 'b, M, W, C> {
-        let begun = self.levels.optional.iter().enumerate();
-        begun
-            .take_while(move |(_, class)| class.from_level[0] <= level)
-            .map(|(number, _)| Move::Optional(number as u32))
     }
 
     /// Goes to the next level with everything that passed this one.
