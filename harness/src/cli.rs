@@ -225,6 +225,9 @@ pub struct RunArgs {
     /// Average time a client waits for an answer; each operation draws 0.5 to 1.5 of it
     #[arg(long, default_value = "500ms", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub operation_timeout: u64,
+    /// End at the first violation: a run soon after a client saw it, many seeds with the one that fails
+    #[arg(long)]
+    pub fail_fast: bool,
     /// How long the cluster may take to serve again once all faults are healed
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
     pub recovery_timeout: u64,
@@ -255,9 +258,6 @@ pub struct SimArgs {
     /// How many seeds to run at once; one per processor by default
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// End with the first seed that fails
-    #[arg(long)]
-    pub fail_fast: bool,
     /// What every seed runs
     #[command(flatten)]
     pub run: RunArgs,

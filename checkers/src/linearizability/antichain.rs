@@ -1,20 +1,82 @@
 //! Owns sets of configurations of which none can do all that another one can.
 //! Never keeps a configuration that another one dominates.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use super::bits::Bits;
+use super::compiled::{Model, State};
 use super::configuration::Configuration;
-use super::levels::Window;
+use super::levels::{Levels, Window};
 
 /// Up to this many configurations are looked through one by one.
 const LINEAR_MAX_COUNT: usize = 64;
 
 const NONE: u32 = u32::MAX;
 
+/// Optional operations that lead to the same state: those that are possible in every state, and
+/// others, for which one of the former can stand.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination<const C: usize> {
+    strong: Bits<C>,
+    weak: Bits<C>,
+}
+
+/// All destinations of optional operations for which others can stand.
+pub(super) fn destinations<M: Model, const C: usize>(
+    levels: &Levels<'_, M::Action>,
+    model: &M,
+) -> Rc<[Destination<C>]> {
+    let mut by_state: BTreeMap<State, Destination<C>> = BTreeMap::new();
+    for class in &levels.optional {
+        let Some((state, is_strong)) = model.destination(class.action) else {
+            continue;
+        };
+        let destination = by_state.entry(state).or_insert(Destination {
+            strong: Bits::EMPTY,
+            weak: Bits::EMPTY,
+        });
+        let members = if is_strong {
+            &mut destination.strong
+        } else {
+            &mut destination.weak
+        };
+        for member in 0..class.operations.len() {
+            members.insert(class.first + member);
+        }
+    }
+    by_state.into_values().collect()
+}
+
+/// Whether with what `one` has left, everything is possible that is possible with what `other` has.
+///
+/// What only `one` used must be made up for by operations that only `other` used, which can stand for
+/// them. All of these have begun, or they could not have been used.
+fn spends_no_more<const C: usize>(
+    one: &Bits<C>,
+    other: &Bits<C>,
+    destinations: &[Destination<C>],
+) -> bool {
+    let owed = one.minus(other);
+    if owed.is_empty() {
+        return true;
+    }
+    if destinations.is_empty() {
+        return false;
+    }
+    let spare = other.minus(one);
+    destinations.iter().all(|destination| {
+        let owed = owed.and(&destination.strong).count() + owed.and(&destination.weak).count();
+        owed == 0 || owed <= spare.and(&destination.strong).count()
+    })
+}
+
 /// Configurations, in the order in which they were added.
 #[derive(Debug)]
 pub(super) struct Antichain<const W: usize, const C: usize> {
+    destinations: Rc<[Destination<C>]>,
     entries: Vec<Entry<W, C>>,
     /// By entry: the hash of what must be equal, apart, as most of a search is looking through them.
     hashes: Vec<u64>,
@@ -54,13 +116,15 @@ impl<const W: usize> Kinds<W> {
 /// Whether `one` can do all that `other` can. Both are at the same level and in the same state.
 ///
 /// Of every pure operation, done is better than not done. Of every blind one, absorbed is better than
-/// not done, and better than taken. Of those of unknown outcome, fewer used is better. Without the duty to
+/// not done, and better than taken. Of those of unknown outcome, fewer used is better, and what others can
+/// stand for. Without the duty to
 /// be observed, everything is possible that is possible with it.
 #[inline]
 pub(super) fn dominates<const W: usize, const C: usize>(
     one: &Configuration<W, C>,
     other: &Configuration<W, C>,
     kinds: &Kinds<W>,
+    destinations: &[Destination<C>],
 ) -> bool {
     let done = one.done.difference(&other.done);
     if !done.and(&kinds.general).is_empty() || (one.unobserved && !other.unobserved) {
@@ -74,17 +138,23 @@ pub(super) fn dominates<const W: usize, const C: usize>(
     let taken = one.taken.difference(&other.taken);
     done.and(&must_equal).is_empty()
         && taken.and(&must_equal).is_empty()
-        && one.optional.is_subset(&other.optional)
+        && spends_no_more(&one.optional, &other.optional, destinations)
 }
 
 impl<const W: usize, const C: usize> Antichain<W, C> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(destinations: Rc<[Destination<C>]>) -> Self {
         Self {
+            destinations,
             entries: Vec::new(),
             hashes: Vec::new(),
             index: FxHashMap::default(),
             alive_count: 0,
         }
+    }
+
+    /// What can stand for what.
+    pub(super) fn destinations(&self) -> &[Destination<C>] {
+        &self.destinations
     }
 
     pub(super) fn clear(&mut self) {
@@ -138,7 +208,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
             entry.is_alive
                 && other.level == configuration.level
                 && other.state == configuration.state
-                && dominates(other, configuration, kinds)
+                && dominates(other, configuration, kinds, &self.destinations)
         };
         if self.index.is_empty() {
             let mut hashes = self.hashes.iter().zip(&self.entries);
@@ -176,7 +246,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
                 if entry.is_alive
                     && other.level == configuration.level
                     && other.state == configuration.state
-                    && dominates(configuration, other, kinds)
+                    && dominates(configuration, other, kinds, &self.destinations)
                 {
                     entry.is_alive = false;
                     self.alive_count -= 1;
@@ -210,7 +280,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
             let other = &entry.configuration;
             let is_worse = other.level == configuration.level
                 && other.state == configuration.state
-                && dominates(configuration, other, kinds);
+                && dominates(configuration, other, kinds, &self.destinations);
             if is_worse || !entry.is_alive {
                 if entry.is_alive {
                     entry.is_alive = false;

@@ -29,6 +29,10 @@ impl<const W: usize> Bits<W> {
         self.minus(other).is_empty()
     }
 
+    pub(super) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }

@@ -29,6 +29,12 @@ pub(super) trait Model {
     /// can lead to a state that one can; [`NEVER`] if an operation without completion can.
     fn last_observed(&self, state: State) -> u32;
 
+    /// The state that the action always leads to, and whether it is possible in every state. Of two
+    /// actions that lead to the same state, one that is always possible can stand for one that is not.
+    fn destination(&self, _action: Self::Action) -> Option<(State, bool)> {
+        None
+    }
+
     /// Level from which on a state that nothing tells apart is of use to no operation.
     fn unseen_useless_from(&self) -> u32 {
         0
@@ -175,6 +181,11 @@ impl Model for RegisterModel {
         // Never observed counts as observed at level 0, which is not after any level.
         let counted_from_1 = self.last_observed.get(state as usize).copied();
         counted_from_1.unwrap_or(0).saturating_sub(1)
+    }
+
+    fn destination(&self, action: Action) -> Option<(State, bool)> {
+        let is_always_possible = matches!(action, Action::Write(_));
+        Some((action.produces()?, is_always_possible))
     }
 
     fn unseen_useless_from(&self) -> u32 {

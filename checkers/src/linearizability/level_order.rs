@@ -1,8 +1,10 @@
 //! Owns the level-by-level order of search, which is the faster one where no legal order exists.
 //! Never looks back: once a level is done, its configurations are forgotten.
 
+use std::rc::Rc;
+
 use super::Ended;
-use super::antichain::{Antichain, Kinds};
+use super::antichain::{Antichain, Kinds, destinations};
 use super::compiled::{Model, State, UNSEEN};
 use super::configuration::{Configuration, Due, Mistake, Move, Walker};
 use super::levels::{Levels, Window};
@@ -58,11 +60,12 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
         wants_anchor: bool,
         mistake: Mistake,
     ) -> Self {
+        let destinations = destinations(levels, model);
         let mut search = Self {
             levels,
             window: Window::new(levels, |action| model.kind(action)),
-            here: Antichain::new(),
-            next: Antichain::new(),
+            here: Antichain::new(Rc::clone(&destinations)),
+            next: Antichain::new(destinations),
             place: 0,
             passing: Vec::new(),
             links: (!wants_anchor).then(Vec::new),

@@ -3,6 +3,7 @@
 
 mod explain;
 mod register;
+mod watch;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::linearizability::models::register::Register;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
 use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
 use register::KeyHistory;
+pub use watch::Watch;
 
 const SOURCE: &str =
     "Herlihy & Wing 1990 (linearizability); search after Wing & Gong 1993, Lowe 2017";
