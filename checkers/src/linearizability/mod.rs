@@ -95,7 +95,8 @@ pub enum Outcome {
     },
     /// There is none.
     NotLinearizable {
-        /// The operation whose completion ends the shortest prefix that has no legal order.
+        /// The operation whose completion ends the shortest prefix that has no legal order. Where
+        /// compare-and-sets of unknown outcome make it hard to tell, a prefix that has none.
         failed: u32,
     },
     /// A limit was reached first.

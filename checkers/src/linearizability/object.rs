@@ -13,9 +13,9 @@ use super::models::register::{Action, Register};
 use super::models::sequence::{Sequence, SequenceAction};
 use super::models::set::{Set, SetAction};
 use super::observed_prefixes::ObservedPrefixes;
-use super::portfolio::{self, Searched, Settings};
+use super::portfolio::{self, Engines, Searched, Settings};
 use super::timeline::{NEVER, Timeline};
-use super::{Limits, Outcome};
+use super::{Limit, Limits, Outcome};
 
 /// An object whose histories can be decided.
 pub trait Object: Specification + Sized {
@@ -35,6 +35,16 @@ pub trait Object: Specification + Sized {
         settings: Settings<'_>,
     ) -> Searched<Self::State> {
         search_interned(self, timeline, &self.useful(timeline), settings)
+    }
+
+    /// Searches with whatever helps where the search alone would take long.
+    #[doc(hidden)]
+    fn search_in_turns(
+        &self,
+        timeline: &Timeline<Self::Action>,
+        limits: &Limits<'_>,
+    ) -> Searched<Self::State> {
+        self.search(timeline, Settings::new(limits))
     }
 
     /// Whether a violation is explained from the last moment on at which the state was certain, even
@@ -58,7 +68,7 @@ pub trait Object: Specification + Sized {
                 });
                 return Outcome::NotLinearizable { failed };
             }
-            None => match self.search(timeline, Settings::new(limits)) {
+            None => match self.search_in_turns(timeline, limits) {
                 Searched::Order(order) => order,
                 Searched::None { failed, .. } => return Outcome::NotLinearizable { failed },
                 Searched::Unknown {
@@ -150,6 +160,80 @@ impl Object for Register {
         let mut model = RegisterModel::new(*self, timeline, &optional, settings.forgets);
         let searched = portfolio::search(timeline, &optional, &mut model, settings);
         searched.whole(|state| (state != super::compiled::UNSEEN).then_some(state))
+    }
+
+    /// Where many compare-and-sets of unknown outcome make it hard, what cannot be is found out with
+    /// less to remember, and how far it can be by the depth-first search.
+    fn search_in_turns(&self, timeline: &Timeline<Action>, limits: &Limits<'_>) -> Searched<u32> {
+        let completed_count = timeline.completed_count() as u64;
+        let bounded = |configuration_count: u64| Limits {
+            configuration_count: configuration_count.min(limits.configuration_count),
+            ..*limits
+        };
+        let hard = bounded(HARD_MIN_COUNT.max(HARD_FACTOR * completed_count));
+        let first = self.search(timeline, Settings::new(&hard));
+        let is_hard = matches!(
+            first,
+            Searched::Unknown {
+                limit: Limit::Configurations,
+                ..
+            }
+        );
+        if !is_hard || hard.configuration_count == limits.configuration_count {
+            return first;
+        }
+        let relaxed = bounded(RELAXED_FACTOR * completed_count + HARD_MIN_COUNT);
+        let Some(failed) = self.refute_relaxed(timeline, &relaxed) else {
+            return self.search(timeline, Settings::new(limits));
+        };
+        let end = timeline
+            .events()
+            .iter()
+            .position(|event| event.is_completion() && event.operation() == failed as usize);
+        let before = timeline.prefix(end.unwrap_or(timeline.events().len()));
+        let settings = Settings {
+            engines: Engines::DepthFirst,
+            ..Settings::new(&hard)
+        };
+        match self.search(&before, settings) {
+            earlier @ Searched::None { .. } => earlier,
+            Searched::Order(_) | Searched::Unknown { .. } => Searched::None {
+                failed,
+                states: Vec::new(),
+                anchor: None,
+            },
+        }
+    }
+}
+
+/// Configurations per completion after which a search counts as hard.
+const HARD_FACTOR: u64 = 20;
+const HARD_MIN_COUNT: u64 = 100_000;
+
+/// Configurations per completion that refuting a relaxation may take.
+const RELAXED_FACTOR: u64 = 2_000;
+
+impl Register {
+    /// Refutes a weaker claim, which takes less remembering: compare-and-sets of unknown outcome count
+    /// as writes, so that it only matters how often something may have led to each value. The failing
+    /// operation is then not necessarily the first. `None` if the weaker claim holds, or it takes too long.
+    pub(super) fn refute_relaxed(
+        &self,
+        timeline: &Timeline<Action>,
+        limits: &Limits<'_>,
+    ) -> Option<u32> {
+        let relaxed = timeline.with_unknown(|action| match action {
+            Action::CompareAndSet { expected, new } if expected != new => Action::Write(new),
+            other => other,
+        });
+        let settings = Settings {
+            engines: Engines::LevelOrder,
+            ..Settings::new(limits)
+        };
+        match self.search(&relaxed, settings) {
+            Searched::None { failed, .. } => Some(failed),
+            _ => None,
+        }
     }
 }
 

@@ -96,13 +96,11 @@ impl Searched {
 pub enum Engines {
     /// Both, in turns.
     Both,
-    /// One alone, for tests.
-    #[cfg_attr(not(test), allow(dead_code))]
+    /// Depth first alone.
     DepthFirst,
     /// Level by level alone; keeps the last anchor, but no order.
     Anchored,
-    /// Level by level alone, for tests.
-    #[cfg_attr(not(test), allow(dead_code))]
+    /// Level by level alone.
     LevelOrder,
 }
 
@@ -203,7 +201,8 @@ fn compete<M: Model, const W: usize, const C: usize>(
                 };
             }
         }
-        left = round;
+        // A violation takes the second one more than an order takes the first.
+        left = 2 * round;
         while left > 0 {
             let allowance = left.min(LOOK_EVERY);
             left -= allowance;

@@ -182,6 +182,17 @@ impl<A: Copy> Timeline<A> {
         (weaker, numbers)
     }
 
+    /// The same history in which operations without a completion do something else.
+    pub fn with_unknown(&self, translate: impl Fn(A) -> A) -> Self {
+        let mut changed = self.clone();
+        for (action, (_, end)) in changed.actions.iter_mut().zip(self.intervals()) {
+            if end == NEVER {
+                *action = translate(*action);
+            }
+        }
+        changed
+    }
+
     /// The same history with every action translated.
     pub fn map<B: Copy>(&self, translate: impl FnMut(A) -> B) -> Timeline<B> {
         Timeline {

@@ -169,6 +169,29 @@ fn lists_with_unique_elements() {
     assert!(fast > 800, "{fast}");
 }
 
+#[test]
+fn refuted_relaxations_are_violations() {
+    let limits = Limits::default();
+    let (mut refuted, mut bad) = (0, 0);
+    for number in 0..2000 * fuzz_factor() {
+        let mut random = Random((11 << 32) + number);
+        let mut generator = registers(&mut random, number % 2 == 0, false);
+        let shape = Shape::any(&mut random);
+        let timeline = history(&mut random, shape, &mut generator);
+        let object = *generator.object();
+        let first = first_failing(&object, &timeline);
+        bad += u64::from(first.is_some());
+        let Some(failed) = object.refute_relaxed(&timeline, &limits) else {
+            continue;
+        };
+        refuted += 1;
+        let end = |operation: u32| timeline.intervals()[operation as usize].1;
+        let first = first.unwrap_or_else(|| panic!("{number}: {timeline:?}"));
+        assert!(end(first) <= end(failed), "{number}: {timeline:?}");
+    }
+    assert!(refuted * 2 > bad, "{refuted} of {bad}");
+}
+
 /// How many histories it takes until the mistake shows.
 fn histories_until_noticed(mistake: Mistake, seed: u64) -> Option<u64> {
     let limits = Limits::default();
