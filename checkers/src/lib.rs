@@ -10,6 +10,7 @@ use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
 pub mod epoch_history;
+pub mod histories;
 pub mod linearizability;
 pub mod linearizable;
 pub mod liveness;

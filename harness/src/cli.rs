@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::byte_size::parse_bytes;
 use crate::duration::{parse_ms, parse_positive_ms};
 use crate::exit::{self, Failure};
 use crate::{commands, workload};
@@ -33,6 +34,20 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. Of several
 runs (sim, replay) the worst counts; a replay that is valid although the run was not gives 2.";
 
+const CHECK_EXAMPLES: &str = "Every key, or the whole where there are no keys, is one object:
+  register       read, write
+  cas-register   read, write, cas with [expected new]
+  key-value      get, put, append of text
+  list-append    append of an element, read of all
+  set            add, remove, contains, read of all
+  counter        add, add-and-get, read
+  queue          enqueue, dequeue
+
+Examples:
+  harness check runs/latest/history.jsonl --model cas-register
+  harness check store/latest/history.edn --model cas-register --keyed
+  harness check etcd.log.gz --model cas-register --failed-cas observed";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a cluster of real processes under faults and judge it
@@ -47,6 +62,9 @@ enum Command {
     Shrink(ShrinkArgs),
     /// Judge a stored run again
     Analyze(AnalyzeArgs),
+    /// Judge a history from anywhere: is it linearizable?
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
     /// Browse stored runs in a web browser
     Serve(ServeArgs),
     /// List stored runs
@@ -207,6 +225,9 @@ pub struct RunArgs {
     /// Average time a client waits for an answer; each operation draws 0.5 to 1.5 of it
     #[arg(long, default_value = "500ms", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub operation_timeout: u64,
+    /// End at the first violation: a run soon after a client saw it, many seeds with the one that fails
+    #[arg(long)]
+    pub fail_fast: bool,
     /// How long the cluster may take to serve again once all faults are healed
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
     pub recovery_timeout: u64,
@@ -237,9 +258,6 @@ pub struct SimArgs {
     /// How many seeds to run at once; one per processor by default
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// End with the first seed that fails
-    #[arg(long)]
-    pub fail_fast: bool,
     /// What every seed runs
     #[command(flatten)]
     pub run: RunArgs,
@@ -329,6 +347,36 @@ pub struct AnalyzeArgs {
     pub output: OutputArgs,
 }
 
+/// Flags of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// The history: our history.jsonl, Jepsen's history.edn or old text log, or Porcupine's key-value
+    /// log; packed with gzip or not; - for standard input
+    pub file: PathBuf,
+    /// What every key is
+    #[arg(long, value_parser = ["register", "cas-register", "key-value", "list-append", "set", "counter", "queue"])]
+    pub model: String,
+    /// How the history is written down; told from its beginning by default
+    #[arg(long, value_parser = ["jsonl", "edn", "log"])]
+    pub format: Option<String>,
+    /// Every value is a pair of key and value, as in Jepsen's independent tests (edn and log)
+    #[arg(long)]
+    pub keyed: bool,
+    /// What a failed compare-and-set means: it did not happen (ignored), or the value was not the
+    /// expected one (observed)
+    #[arg(long, default_value = "ignored", value_parser = ["ignored", "observed"])]
+    pub failed_cas: String,
+    /// How long the search may take
+    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: u64,
+    /// How much memory the search may use
+    #[arg(long, default_value = "2GiB", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: u64,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Flags of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -378,6 +426,7 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Shrink(args) => commands::shrink::shrink(&args, words),
         Command::Replay(args) => commands::replay::replay(&args, words),
         Command::Analyze(args) => commands::analyze::analyze(&args),
+        Command::Check(args) => commands::check::check(&args),
         Command::Serve(args) => commands::serve::serve(&args),
         Command::List(args) => commands::list::list(&args),
         Command::Bugs {

@@ -47,6 +47,8 @@ pub struct RunPlan {
     pub program: NodeProgram,
     /// Whether to keep data folders of valid runs.
     pub keep: bool,
+    /// Whether the first violation that is seen ends the workload.
+    pub fail_fast: bool,
     /// The command line.
     pub command: Vec<String>,
 }
@@ -60,7 +62,7 @@ pub struct Finished {
     pub name: String,
     /// What came out.
     pub verdict: Verdict,
-    /// Whether the user stopped it early.
+    /// Whether it was stopped early, by the user or by a violation.
     pub interrupted: bool,
 }
 
@@ -141,6 +143,9 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         .iter()
         .any(|fault| fault.fault.kind == "clock-skew");
     let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
+    if plan.fail_fast {
+        recorder = recorder.watched();
+    }
     let world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks);
     let mut world = world.inspect_err(|_| {
         // The error holds the node's last words, and there is nothing else to keep.

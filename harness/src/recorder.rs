@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use checkers::linearizable::Watch;
 use results::history::{Operation, OperationError, OperationType, Process};
 use results::json_lines::Writer;
 use results::manifest::{Manifest, Phases};
@@ -29,6 +30,8 @@ pub struct Recorder {
     schedule: Schedule,
     manifest: Manifest,
     counts: Counts,
+    /// Looks at the history as it grows, if that is wanted.
+    watch: Option<Watch>,
 }
 
 /// Where evidence is kept.
@@ -101,7 +104,19 @@ impl Recorder {
             schedule,
             manifest,
             counts: Counts::default(),
+            watch: None,
         }
+    }
+
+    /// The same recording, whose history is checked as it grows.
+    pub fn watched(mut self) -> Self {
+        self.watch = Some(Watch::default());
+        self
+    }
+
+    /// The first violation that was seen while the history grew, in words; none without a watch.
+    pub fn violation(&self) -> Option<&str> {
+        self.watch.as_ref().and_then(Watch::violation)
     }
 
     /// What was recorded. The history of a recording on disk is there, and not returned.
@@ -193,6 +208,9 @@ impl Recorder {
         };
         fill(&mut operation);
         self.next_index += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.observe(&operation);
+        }
         match &mut self.keeping {
             Keeping::Folder { history, .. } => history.append(&operation),
             Keeping::Memory { history } => {

@@ -188,6 +188,19 @@ impl<'a, W: World> Runner<'a, W> {
                 .map_or(u64::MAX, |due_ms| due_ms * NS_PER_MS);
             let next_client_ns = self.clients.next_due_ns().unwrap_or(u64::MAX);
             self.wait(next_fault_ns.min(next_client_ns).min(end_ns))?;
+            self.stop_at_a_violation();
+        }
+    }
+
+    /// Ends the workload early if a violation was seen, and a run that is watched has no use for more.
+    fn stop_at_a_violation(&mut self) {
+        if self.interrupted {
+            return;
+        }
+        if let Some(violation) = self.recorder.violation() {
+            self.interrupted = true;
+            let note = format!("stopping: {violation}");
+            self.progress.note(&note);
         }
     }
 

@@ -162,6 +162,40 @@ fn a_stale_read_is_found() {
 }
 
 #[test]
+fn a_run_that_fails_fast_ends_soon_after_the_violation() {
+    let lab = Lab::new();
+    let schedule = lab.write("faults.json", ISOLATE_SLOW_LEADER);
+    let schedule = schedule.to_string_lossy();
+    let outcome = lab
+        .harness(&[
+            "run",
+            "--schedule",
+            &schedule,
+            "--time",
+            "5m",
+            "--rate",
+            "300",
+            "--seed",
+            "5",
+            "--bug",
+            "stale-read",
+            "--fail-fast",
+        ])
+        .expect_code(1);
+    assert!(
+        outcome.stdout.contains("note:    stopped early"),
+        "{}",
+        outcome.stdout
+    );
+    let verdict = lab.verdict();
+    assert_eq!(
+        verdict["checkers"]["linearizable"]["valid"], false,
+        "{verdict:#}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn an_acknowledgement_on_append_is_found_and_its_replay_fails_again() {
     let lab = finds("ack-on-append", 3, ISOLATE_EACH_SLOWED, "linearizable");
     let replay = lab.harness(&["replay", "latest"]).expect_code(1);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use results::history::{Operation, OperationType};
 use serde_json::Value;
 
-use crate::linearizability::{self, Action};
+use crate::linearizability::{self, Action, Timeline};
 use crate::operations::{ClientOperation, Malformed, pair};
 
 /// Number of the value `null`, which every register starts with.
@@ -43,6 +43,12 @@ impl<'a> KeyHistory<'a> {
     pub(super) fn completed_count(&self) -> u64 {
         let completed = self.operations.iter().filter(|op| op.completed.is_some());
         completed.count() as u64
+    }
+
+    /// The operations as the search takes them. They are in the order of their invocation already, so
+    /// their numbers stay.
+    pub(super) fn timeline(&self) -> Timeline<Action> {
+        Timeline::from_operations(&self.operations).0
     }
 
     fn number(&mut self, value: &Value) -> u32 {

@@ -347,6 +347,7 @@ fn against_processes(
                 replay_of: None,
                 program: program.clone(),
                 keep: false,
+                fail_fast: false,
                 command: Vec::new(),
             };
             let finished = execute(plan, &store, &mut Progress::new(true))?;

@@ -5,6 +5,7 @@ pub mod analyze;
 pub mod announce;
 pub mod bugs;
 pub mod bugs_score;
+pub mod check;
 pub mod list;
 pub mod replay;
 mod replay_simulated;

@@ -60,6 +60,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             replay_of: Some(manifest.name.clone()),
             program: program.clone(),
             keep: args.execution.keep,
+            fail_fast: false,
             command: command.clone(),
         };
         begun_count = number;

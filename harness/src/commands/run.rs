@@ -45,6 +45,7 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
         replay_of: None,
         program,
         keep: args.execution.keep,
+        fail_fast: args.fail_fast,
         command,
     };
     let finished = execute(plan, &store, &mut progress)?;

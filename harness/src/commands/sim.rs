@@ -69,7 +69,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
     let summary = run_campaign(Campaign {
         seeds,
         job_count,
-        fail_fast: args.fail_fast,
+        fail_fast: args.run.fail_fast,
         records_all: args.run.execution.keep,
         plan: &plan,
         keep: &keep,

@@ -164,6 +164,7 @@ impl InProcesses {
             replay_of: None,
             program: self.program.clone(),
             keep: false,
+            fail_fast: false,
             command: Vec::new(),
         }
     }
