@@ -201,8 +201,7 @@ fn compete<M: Model, const W: usize, const C: usize>(
                 };
             }
         }
-        // A violation takes the second one more than an order takes the first.
-        left = 2 * round;
+        left = round;
         while left > 0 {
             let allowance = left.min(LOOK_EVERY);
             left -= allowance;
