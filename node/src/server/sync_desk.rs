@@ -117,3 +117,67 @@ impl SyncDesk {
         self.errand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    fn attend<T>(live: impl AsyncFnOnce(Arc<SyncDesk>) -> T) -> T {
+        let desk = Arc::new(SyncDesk::default());
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        desk.attend(runtime, live(Arc::clone(&desk))).unwrap()
+    }
+
+    #[test]
+    fn syncs_run_on_the_thread_that_attends() {
+        let attending = thread::current().id();
+        let ran_on = attend(async |desk| {
+            let mut ran_on = Vec::new();
+            for _ in 0..3 {
+                let (sender, receiver) = std::sync::mpsc::channel();
+                let sync = LogSync::of(move || {
+                    sender.send(thread::current().id()).unwrap();
+                    Ok(())
+                });
+                drop(desk.leave(sync).await.unwrap());
+                ran_on.push(receiver.try_recv().unwrap());
+            }
+            ran_on
+        });
+        assert_eq!(ran_on, [attending; 3]);
+    }
+
+    /// The sync ends only once a task of the runtime has run several times meanwhile: without a stand-in it
+    /// would never end.
+    #[test]
+    fn connections_are_served_while_the_disk_hangs() {
+        let tick_count = Arc::new(AtomicUsize::new(0));
+        let (counted, seen) = (Arc::clone(&tick_count), Arc::clone(&tick_count));
+        attend(async |desk| {
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for _ in 0..2 {
+                let seen = Arc::clone(&seen);
+                let sync = LogSync::of(move || {
+                    let enough = seen.load(Ordering::Relaxed) + 5;
+                    let limit = Instant::now() + Duration::from_secs(20);
+                    while seen.load(Ordering::Relaxed) < enough {
+                        assert!(Instant::now() < limit, "nobody stands in");
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok(())
+                });
+                drop(desk.leave(sync).await.unwrap());
+            }
+        });
+        assert!(tick_count.load(Ordering::Relaxed) >= 10);
+    }
+}

@@ -62,6 +62,20 @@ struct SyncTarget {
 }
 
 impl LogSync {
+    /// A sync of nothing that takes as long as `work` does.
+    #[cfg(test)]
+    pub(crate) fn of(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {
+        Self {
+            work: DiskSync::to_do(work),
+            target: SyncTarget {
+                base_offset: Offset(0),
+                length_bytes: 0,
+                log_end: Offset(0),
+                cut_count: 0,
+            },
+        }
+    }
+
     /// Waits for the disk, on whatever thread.
     pub fn run(self) -> LogSynced {
         LogSynced {
