@@ -212,8 +212,13 @@ impl Cluster {
 
     /// How far a node's clock is off, in milliseconds; `None` if it does not answer.
     pub(super) async fn clock_skew_ms(&self, node: &str) -> Option<f64> {
+        Some(self.status(node).await?.clock.skew_ms)
+    }
+
+    /// What a node says of itself; `None` if it does not answer.
+    pub(super) async fn status(&self, node: &str) -> Option<nemesis::control::NodeStatus> {
         let control = self.control(node).await.ok()?;
-        Some(control.status().await.ok()?.clock.skew_ms)
+        control.status().await.ok()
     }
 
     /// Waits, up to `limit`, until a node runs and is not stopped: another fault may hold it.
