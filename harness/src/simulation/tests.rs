@@ -431,7 +431,7 @@ fn shaped_links_do_what_was_asked_and_nothing_else() {
         },
     );
     for name in ["messages_lost", "messages_doubled", "messages_reordered"] {
-        assert!(count(&flaky, name) > 3, "{name}: {flaky:?}");
+        assert!(count(&flaky, name) > 1, "{name}: {flaky:?}");
         assert_eq!(count(&delayed, name), 0, "{name}");
     }
     let narrow = shaped(
