@@ -97,24 +97,33 @@ fn open_files_limit(limits: &str) -> Option<u64> {
 fn needs(worlds: &[Capabilities]) -> Vec<[String; 4]> {
     let mut rows = vec![["CAN", "processes", "simulation", "WHY NOT"].map(str::to_owned)];
     for need in Need::all() {
-        let why_not: Vec<String> = worlds
-            .iter()
-            .filter(|world| !world.can(need))
-            .map(|world| why_not(world, need))
-            .collect();
+        let unable = worlds.iter().filter(|world| !world.can(need));
+        let reasons: Vec<_> = unable.map(|world| why_not(world, need)).collect();
         rows.push([
             need.activity().to_owned(),
             word(worlds[0].can(need)),
             word(worlds[1].can(need)),
-            why_not.join("; "),
+            told(worlds, &reasons),
         ]);
     }
     rows
 }
 
-fn why_not(world: &Capabilities, need: Need) -> String {
+fn why_not(world: &Capabilities, need: Need) -> (&'static str, String) {
     let reason = world.reason(need).unwrap_or("not built yet");
-    format!("{}: {reason}", world.world())
+    (world.world(), reason.to_owned())
+}
+
+/// What keeps worlds from something; once, if it is the same for all of them.
+fn told(worlds: &[Capabilities], reasons: &[(&'static str, String)]) -> String {
+    let first = reasons.first().map(|(_, reason)| reason);
+    if reasons.len() == worlds.len() && reasons.iter().all(|(_, reason)| Some(reason) == first) {
+        return first.cloned().unwrap_or_default();
+    }
+    let each = reasons
+        .iter()
+        .map(|(world, reason)| format!("{world}: {reason}"));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Which families each world can do; of the others, the first thing that is missing.
@@ -123,15 +132,15 @@ fn families(worlds: &[Capabilities]) -> Vec<[String; 4]> {
     for family in Family::ALL {
         let missing = |world: &Capabilities| world.missing(family.needs());
         let missing: Vec<_> = worlds.iter().map(missing).collect();
-        let why_not = missing.iter().flatten();
-        let why_not: Vec<String> = why_not
-            .map(|missing| format!("{}: no {}", missing.world, missing.need.activity()))
+        let reasons = missing.iter().flatten();
+        let reasons: Vec<_> = reasons
+            .map(|missing| (missing.world, format!("no {}", missing.need.activity())))
             .collect();
         rows.push([
             family.name().to_owned(),
             word(missing[0].is_none()),
             word(missing[1].is_none()),
-            why_not.join("; "),
+            told(worlds, &reasons),
         ]);
     }
     rows
