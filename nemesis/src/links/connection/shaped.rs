@@ -73,9 +73,7 @@ pub(super) async fn carry(
     loop {
         let is_over = !crossing.is_shaped();
         if is_over || line.due().is_some_and(|due| due <= Instant::now()) {
-            let Some(item) = line.pop() else {
-                return None;
-            };
+            let item = line.pop()?;
             if let Err(end) = hand_over(receiver, crossing, item).await {
                 return Some(end);
             }
