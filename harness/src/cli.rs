@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use nemesis::plan::{INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT};
+
 use crate::byte_size::parse_bytes;
 use crate::duration::{parse_ms, parse_positive_ms};
 use crate::exit::{self, Failure};
@@ -67,6 +69,8 @@ enum Command {
     Check(CheckArgs),
     /// Browse stored runs in a web browser
     Serve(ServeArgs),
+    /// Show what this machine and each world can do, and what not and why
+    Doctor,
     /// List stored runs
     List(StoreArgs),
     /// The seeded bugs that prove that the checkers notice
@@ -187,8 +191,8 @@ pub struct ExecutionArgs {
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none;
-    /// partition-leader and other parts of these are in the README
+    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none; the
+    /// README has all names. Each may have its own pace: kill:interval=2s:intensity=200,pause
     #[arg(long, default_value = "partition-random", value_name = "FAULTS")]
     pub nemesis: String,
     /// What clients do
@@ -209,6 +213,13 @@ pub struct RunArgs {
     /// Mean time between two faults of one kind
     #[arg(long, default_value = "4", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub interval: u64,
+    /// How often faults come, in percent of what the intervals say: 50 is half as many of the same length,
+    /// 200 twice as many half as long
+    #[arg(long, default_value_t = INTENSITY_USUAL_PERCENT, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=INTENSITY_MAX_PERCENT))]
+    pub intensity: u64,
+    /// In every ten intervals, leave at least so much time without any fault
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = parse_ms)]
+    pub healthy: u64,
     /// Seed of operations, faults and election timers; a fresh one by default
     #[arg(long)]
     pub seed: Option<u64>,
@@ -428,6 +439,7 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Analyze(args) => commands::analyze::analyze(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Serve(args) => commands::serve::serve(&args),
+        Command::Doctor => commands::doctor::doctor(),
         Command::List(args) => commands::list::list(&args),
         Command::Bugs {
             command: None | Some(BugsCommand::List),

@@ -38,6 +38,8 @@ pub struct Clients {
     next_number: u64,
     next_call: u64,
     leader: Option<(i32, String)>,
+    /// Whether threads go on without waiting between operations.
+    hurried: bool,
     /// Numbers of planned operations that are not performed, as half-open ranges.
     left_out: Vec<(u64, u64)>,
 }
@@ -108,6 +110,7 @@ impl Clients {
             next_number: 0,
             next_call: 0,
             leader: None,
+            hurried: false,
             left_out: Vec::new(),
         }
     }
@@ -117,6 +120,21 @@ impl Clients {
     pub fn leaving_out(mut self, operations: Vec<(u64, u64)>) -> Self {
         self.left_out = operations;
         self
+    }
+
+    /// Whether threads go on at once after every operation, hurried or not.
+    pub fn never_wait(&self) -> bool {
+        self.pace.rate_per_second == 0
+    }
+
+    /// Lets threads go on without waiting between operations, from `now_ns` on, or wait again.
+    pub fn hurry(&mut self, hurried: bool, now_ns: u64) {
+        if hurried && !self.hurried {
+            for thread in &mut self.threads {
+                thread.next_at_ns = thread.next_at_ns.min(now_ns);
+            }
+        }
+        self.hurried = hurried;
     }
 
     /// How many operations were begun: all of them are on [`RegisterWorkload::keys`] of this count.
@@ -181,6 +199,7 @@ impl Clients {
         let patience = self.workload.patience_thousandths(number);
         let timeout_ns = self.pace.timeout_ns.saturating_mul(patience) / 1000;
         let pause_ns = match self.pace.rate_per_second {
+            _ if self.hurried => 0,
             0 => 0,
             rate => {
                 let average = self.threads.len() as u64 * 1_000_000_000 / rate;

@@ -15,7 +15,7 @@ use crate::interrupts;
 use crate::processes::{NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
-use crate::runner::Runner;
+use crate::runner::{Runner, sets_clocks};
 
 /// Kafka's timers scaled down by 2.5, so that elections fit into short runs, but for the election
 /// timeout, which is shorter still. Kafka does not randomise the fetch timeout, so followers lose
@@ -137,11 +137,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     if plan.replay_of.is_none() {
         progress.note(&format!("seed {}", plan.seed));
     }
-    let skews_clocks = plan
-        .schedule
-        .faults
-        .iter()
-        .any(|fault| fault.fault.kind == "clock-skew");
+    let skews_clocks = sets_clocks(&plan.schedule);
     let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
     if plan.fail_fast {
         recorder = recorder.watched();

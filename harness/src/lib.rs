@@ -1,6 +1,7 @@
 //! Owns the composition: workloads, worlds, runs, replays, and the `harness` command line.
 //! Never holds protocol or checking logic.
 
+pub mod bursts;
 pub mod byte_size;
 pub mod cli;
 pub mod clients;

@@ -8,21 +8,23 @@ mod core_phase;
 use std::collections::{BTreeSet, VecDeque};
 
 use nemesis::action::Action;
+use nemesis::capability::Need;
 use nemesis::fault::Fault;
 use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use nemesis::view::ClusterView;
 use results::history::OperationType;
 use results::manifest::{NodeTimers, RunOptions};
-use results::schedule::{FaultOutcome, ScheduledFault};
+use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
+use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
 use crate::recorder::Recorder;
 use crate::workload::RegisterWorkload;
-use crate::world::{Event, FaultReport, HealReport, World};
+use crate::world::{Event, FaultReport, HealReport, Sight, World};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// When clients begin, in milliseconds since the start of the run. Fixed, so that times in a
@@ -56,6 +58,7 @@ pub struct Runner<'a, W: World> {
     healing: BTreeSet<u64>,
     /// Faults to heal as soon as their start is reported.
     heal_when_started: BTreeSet<u64>,
+    bursts: Bursts,
     /// What the world said when it was last put in order, once it has.
     restored: Option<Vec<String>>,
     interrupted: bool,
@@ -63,6 +66,23 @@ pub struct Runner<'a, W: World> {
     demands_majority: bool,
     timers: NodeTimers,
     own_faults: OwnFaults,
+}
+
+/// Whether a schedule has faults that set clocks, so that clocks have to be watched.
+pub fn sets_clocks(schedule: &Schedule) -> bool {
+    let mut faults = schedule.faults.iter();
+    faults.any(|fault| matches!(fault.fault.kind.as_str(), "clock-skew" | "clock-strobe"))
+}
+
+/// Whether whom a fault hits depends on what only the nodes know.
+fn needs_sight(fault: &ScheduledFault) -> bool {
+    if fault.resolved.is_some() {
+        return false;
+    }
+    let parsed = Fault::from_description(&fault.fault);
+    let needs = parsed.map_or_else(|_| Vec::new(), |fault| fault.needs());
+    let of_nodes = [Need::KnowCandidates, Need::KnowLogEnds];
+    needs.iter().any(|need| of_nodes.contains(need))
 }
 
 /// Why a run does not go on.
@@ -112,6 +132,7 @@ impl<'a, W: World> Runner<'a, W> {
             active: BTreeSet::new(),
             healing: BTreeSet::new(),
             heal_when_started: BTreeSet::new(),
+            bursts: Bursts::default(),
             restored: None,
             interrupted: false,
             phase: "workload",
@@ -220,6 +241,7 @@ impl<'a, W: World> Runner<'a, W> {
             Event::FaultHealed { id, report } if OwnFaults::owns(id) => {
                 self.own_faults.healed(id, &report);
             }
+            Event::Seen { id, sight } => self.begin_fault(id, sight)?,
             Event::FaultStarted { id, report } => self.fault_started(id, report)?,
             Event::FaultHealed { id, report } => self.fault_healed(id, report)?,
             Event::Restored { problems } => {
@@ -280,27 +302,53 @@ impl<'a, W: World> Runner<'a, W> {
         let f = format!("start-{}", fault.fault.kind);
         self.recorder
             .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
-        match self.resolve(&fault) {
-            Ok(resolution) => {
-                let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
-                self.recorder
-                    .update_fault(id, |fault| fault.resolved = Some(resolved))?;
-                self.starting.insert(id);
-                self.world.start_fault(id, resolution.action);
-                Ok(())
-            }
-            Err(reason) => {
-                self.timeline.forget(id);
-                self.recorder.update_fault(id, |fault| {
-                    fault.outcome = Some(FaultOutcome::Skipped);
-                    fault.reason = Some(reason);
-                })
-            }
+        self.starting.insert(id);
+        if needs_sight(&fault) {
+            self.world.look(id);
+            return Ok(());
         }
+        self.begin_fault(id, Sight::default())
+    }
+
+    /// Decides whom a fault hits, now that all there is to know of the nodes is known, and begins it.
+    fn begin_fault(&mut self, id: u64, sight: Sight) -> results::Result<()> {
+        let Some(fault) = self.fault(id).cloned() else {
+            return Ok(());
+        };
+        if self.heal_when_started.contains(&id) {
+            return self.skip_fault(
+                id,
+                "its time was over before the nodes were looked at".into(),
+            );
+        }
+        let resolution = match self.resolve(&fault, sight) {
+            Ok(resolution) => resolution,
+            Err(reason) => return self.skip_fault(id, reason),
+        };
+        let now_ns = self.world.now_ns();
+        let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
+        self.recorder
+            .update_fault(id, |fault| fault.resolved = Some(resolved))?;
+        if resolution.action == Action::Burst {
+            let report = self.bursts.begin(id, now_ns, &mut self.clients);
+            return self.fault_started(id, report);
+        }
+        self.world.start_fault(id, resolution.action);
+        Ok(())
+    }
+
+    fn skip_fault(&mut self, id: u64, reason: String) -> results::Result<()> {
+        self.starting.remove(&id);
+        self.heal_when_started.remove(&id);
+        self.timeline.forget(id);
+        self.recorder.update_fault(id, |fault| {
+            fault.outcome = Some(FaultOutcome::Skipped);
+            fault.reason = Some(reason);
+        })
     }
 
     /// A recorded target is used as it stands; a symbolic one is resolved now.
-    fn resolve(&self, fault: &ScheduledFault) -> Result<Resolution, String> {
+    fn resolve(&self, fault: &ScheduledFault, sight: Sight) -> Result<Resolution, String> {
         if let Some(resolved) = &fault.resolved {
             return Action::from_resolved(&fault.fault.kind, resolved)
                 .map(|action| Resolution {
@@ -311,7 +359,11 @@ impl<'a, W: World> Runner<'a, W> {
         }
         let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
         let leader = self.clients.leader().map(str::to_owned);
-        let view = ClusterView::new(self.world.nodes().to_vec(), leader);
+        let view = ClusterView {
+            roles: sight.roles,
+            log_ends: sight.log_ends,
+            ..ClusterView::new(self.world.nodes().to_vec(), leader)
+        };
         resolve(self.seed, fault.id, &parsed, &view)
     }
 
@@ -329,6 +381,9 @@ impl<'a, W: World> Runner<'a, W> {
             self.recorder.nemesis(now_ns, &f, json!({ "id": id }))?;
         }
         self.healing.insert(id);
+        if let Some(report) = self.bursts.end(id, now_ns, &mut self.clients) {
+            return self.fault_healed(id, report);
+        }
         self.world.heal_fault(id);
         Ok(())
     }

@@ -238,6 +238,7 @@ fn options(args: &ScoreArgs, families: &[Family], bug: Option<Bug>) -> RunOption
         rate_per_second: 200,
         time_ms: args.time,
         interval_ms: args.interval,
+        healthy_ms: 0,
         operation_timeout_ms: 500,
         recovery_timeout_ms: 20_000,
         bug: bug.map(|bug| bug.name().to_owned()),

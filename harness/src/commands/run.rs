@@ -4,15 +4,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use nemesis::capability::Capabilities;
-use nemesis::family::{Family, parse_families};
+use nemesis::capability::{Capabilities, Need};
 use nemesis::plan::{PlanOptions, plan};
+use nemesis::tuning::{Tuned, parse_tuned};
 use results::manifest::RunOptions;
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
 use super::{announce, bugs};
 use crate::cli::{RunArgs, Switch};
+use crate::duration::parse_positive_ms;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
 use crate::processes;
@@ -20,6 +21,8 @@ use crate::progress::Progress;
 use crate::runner::START_UP_MS;
 use crate::workload::WORKLOADS;
 
+/// Most families that the name of a run names.
+const FAMILIES_NAMED: usize = 4;
 /// Longest beginning of a run's name.
 const LABEL_LENGTH_MAX: usize = 60;
 
@@ -28,12 +31,12 @@ const LABEL_LENGTH_MAX: usize = 60;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let capabilities = processes::capabilities();
-    let families = families(args, &capabilities)?;
-    let options = options(args, &families)?;
+    let capabilities = possible_at(args, processes::capabilities());
+    let tuned = tuned(args, &capabilities)?;
+    let options = options(args, &tuned)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let label = label(args, &options)?;
-    let schedule = schedule(args, &capabilities, &families, &options, seed)?;
+    let schedule = schedule(args, &capabilities, &tuned, &options, seed)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let store = Store::new(&args.execution.store.out);
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
@@ -60,16 +63,17 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When there is no such workload, or no such bug.
-pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions, Failure> {
+pub(super) fn options(args: &RunArgs, tuned: &Tuned) -> Result<RunOptions, Failure> {
     check_workload(&args.workload)?;
     Ok(RunOptions {
         workload: args.workload.clone(),
-        nemesis: names(args, families),
+        nemesis: names(args, tuned),
         nodes: args.nodes,
         concurrency: args.concurrency,
         rate_per_second: args.rate,
         time_ms: args.time,
         interval_ms: args.interval,
+        healthy_ms: args.healthy,
         operation_timeout_ms: args.operation_timeout,
         recovery_timeout_ms: args.recovery_timeout,
         bug: args.bug.as_deref().map(bugs::parse).transpose()?,
@@ -88,28 +92,31 @@ fn liveness_phase(args: &RunArgs) -> bool {
     }
 }
 
+/// What the world can do when clients work as these arguments say.
+pub(super) fn possible_at(args: &RunArgs, capabilities: Capabilities) -> Capabilities {
+    if args.rate == 0 {
+        let reason = "with --rate 0, clients never wait between operations";
+        return capabilities.without(Need::Burst, reason);
+    }
+    capabilities
+}
+
 /// The families of faults that were asked for, in a world that can do what `capabilities` say.
 ///
 /// # Errors
 /// When there is no such family, or the world cannot do it.
-pub(super) fn families(
-    args: &RunArgs,
-    capabilities: &Capabilities,
-) -> Result<Vec<Family>, Failure> {
+pub(super) fn tuned(args: &RunArgs, capabilities: &Capabilities) -> Result<Tuned, Failure> {
     if args.schedule.is_some() {
-        return Ok(Vec::new());
+        return Ok(Tuned::default());
     }
-    parse_families(&args.nemesis, capabilities)
+    parse_tuned(&args.nemesis, capabilities, parse_positive_ms)
         .map_err(|error| Failure::arguments(error.to_string()))
 }
 
-fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
+fn names(args: &RunArgs, tuned: &Tuned) -> Vec<String> {
     match &args.schedule {
         Some(_) => vec!["schedule".into()],
-        None => families
-            .iter()
-            .map(|family| family.name().to_owned())
-            .collect(),
+        None => tuned.words(args.intensity),
     }
 }
 
@@ -134,8 +141,14 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
 /// Names of runs become names of folders and parts of addresses.
 pub(super) fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     let Some(name) = &args.name else {
-        let nemesis = match options.nemesis.as_slice() {
+        let names = options.nemesis.iter();
+        let names: Vec<&str> = names.filter_map(|name| name.split(':').next()).collect();
+        let is_all = args.schedule.is_none() && args.nemesis.trim_start().starts_with("all");
+        let nemesis = match names.as_slice() {
             [] => "none".to_owned(),
+            _ if is_all => "all".to_owned(),
+            // Long names of folders are no help to anybody.
+            names if names.len() > FAMILIES_NAMED => format!("{}-kinds", names.len()),
             names => names.join("+"),
         };
         return Ok(format!("{}-{nemesis}", options.workload));
@@ -161,7 +174,7 @@ pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
 pub(super) fn schedule(
     args: &RunArgs,
     capabilities: &Capabilities,
-    families: &[Family],
+    tuned: &Tuned,
     options: &RunOptions,
     seed: u64,
 ) -> Result<Schedule, Failure> {
@@ -174,9 +187,13 @@ pub(super) fn schedule(
         None => {
             let planned = plan(&PlanOptions {
                 styles: capabilities.styles(),
+                family_interval_ms: tuned.interval_ms.clone(),
+                family_intensity_percent: tuned.intensity_percent.clone(),
+                intensity_percent: args.intensity,
+                healthy_ms: options.healthy_ms,
                 ..PlanOptions::new(
                     seed,
-                    families.to_vec(),
+                    tuned.families.clone(),
                     nodes.clone(),
                     options.time_ms,
                     options.interval_ms,

@@ -39,9 +39,9 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
     };
-    let capabilities = capabilities();
-    let families = run::families(&args.run, &capabilities)?;
-    let options = run::options(&args.run, &families)?;
+    let capabilities = run::possible_at(&args.run, capabilities());
+    let tuned = run::tuned(&args.run, &capabilities)?;
+    let options = run::options(&args.run, &tuned)?;
     let label = Label {
         beginning: run::label(&args.run, &options)? + "-sim",
         replay_of: None,
@@ -51,7 +51,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Ok(SessionPlan {
             seed,
             options: options.clone(),
-            schedule: run::schedule(&args.run, &capabilities, &families, &options, seed)?,
+            schedule: run::schedule(&args.run, &capabilities, &tuned, &options, seed)?,
         })
     };
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.

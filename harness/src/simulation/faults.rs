@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use nemesis::action::{Action, ClockSetting};
 use nemesis::capability::{Capabilities, Need};
-use nemesis::fault::Style;
+use nemesis::fault::{Shaping, Strobe, Style};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
 
 use super::events::Happening;
 use super::simulated_node::Life;
+use super::strobes::{Jump, Strobing};
 use super::world::SimulatedWorld;
 use crate::world::{Event, FaultReport, HealReport};
 
@@ -20,7 +21,24 @@ const HELD_LIMIT_NS: u64 = 5_000 * MS;
 
 /// What the simulation can do.
 pub fn capabilities() -> Capabilities {
-    let can = [Need::CutHold, Need::Kill, Need::Pause, Need::SetClocks];
+    let can = [
+        Need::CutHold,
+        Need::CutReset,
+        Need::CutRefuse,
+        Need::LinkDelay,
+        Need::LinkLoss,
+        Need::LinkDuplicate,
+        Need::LinkReorder,
+        Need::LinkBandwidth,
+        Need::LinkStall,
+        Need::Kill,
+        Need::Pause,
+        Need::SetClocks,
+        Need::StrobeClocks,
+        Need::Burst,
+        Need::KnowCandidates,
+        Need::KnowLogEnds,
+    ];
     Capabilities::new("the simulation", can)
 }
 
@@ -39,7 +57,9 @@ pub(super) struct FaultDesk {
 /// A fault that was applied, with what taking it back needs to know.
 #[derive(Debug)]
 enum Active {
-    Cut,
+    /// Links are cut or shaped.
+    Links,
+    Strobe,
     Kill {
         nodes: Vec<usize>,
         since_ns: u64,
@@ -86,6 +106,16 @@ enum Errand {
 }
 
 impl FaultDesk {
+    /// Whether no fault after this one has set the clock of the node.
+    pub(super) fn set_clock_last(&self, node: usize, fault: u64) -> bool {
+        self.clock_setters.get(&node) == Some(&fault)
+    }
+
+    /// A fault has set the clock of the node.
+    pub(super) fn note_setter(&mut self, node: usize, fault: u64) {
+        self.clock_setters.insert(node, fault);
+    }
+
     /// A node that began to start did not come up.
     pub(super) fn start_failed(&mut self, node: usize, problem: String) {
         self.failed_starts.insert(node, problem);
@@ -96,10 +126,9 @@ impl SimulatedWorld {
     /// Applies a fault; its report surfaces now or, if it must wait for a node, later.
     pub(super) fn apply_fault(&mut self, id: u64, action: Action) {
         let (active, report) = match action {
-            Action::Cut {
-                links,
-                style: Style::Hold,
-            } => self.cut(id, &links),
+            Action::Cut { links, style } => self.cut(id, &links, style),
+            Action::ShapeLinks { links, shaping } => self.shape(id, &links, &shaping),
+            Action::StrobeClocks { nodes, strobe } => return self.begin_strobe(id, &nodes, strobe),
             Action::Kill { nodes } => self.kill(&nodes),
             Action::Pause { nodes } => self.pause(&nodes),
             Action::SkewClocks { clocks } => {
@@ -135,21 +164,88 @@ impl SimulatedWorld {
         position.ok_or_else(|| format!("there is no node {name}"))
     }
 
-    fn cut(&mut self, id: u64, links: &[(String, String)]) -> (Option<Active>, FaultReport) {
+    fn cut(
+        &mut self,
+        id: u64,
+        links: &[(String, String)],
+        style: Style,
+    ) -> (Option<Active>, FaultReport) {
+        self.on_links(links, |world, link| world.cut_link(id, link, style))
+    }
+
+    fn shape(
+        &mut self,
+        id: u64,
+        links: &[(String, String)],
+        shaping: &Shaping,
+    ) -> (Option<Active>, FaultReport) {
+        self.on_links(links, |world, link| world.shape_link(id, link, shaping))
+    }
+
+    fn on_links(
+        &mut self,
+        links: &[(String, String)],
+        mut hit: impl FnMut(&mut Self, (usize, usize)),
+    ) -> (Option<Active>, FaultReport) {
         let mut problems = Vec::new();
-        let mut cut_count = 0;
+        let mut hit_count = 0;
         for (from, to) in links {
             match (self.position(from), self.position(to)) {
                 (Ok(from), Ok(to)) => {
-                    self.network.cut(id, from, to);
-                    cut_count += 1;
+                    hit(self, (from, to));
+                    hit_count += 1;
                 }
                 (from, to) => problems.extend(from.err().into_iter().chain(to.err())),
             }
         }
-        // What a cut does shows only once messages want to cross it: see healing.
-        let report = report(cut_count, problems, Map::new());
-        ((cut_count > 0).then_some(Active::Cut), report)
+        // What this does shows only once messages want to cross the links: see healing.
+        let report = report(hit_count, problems, Map::new());
+        ((hit_count > 0).then_some(Active::Links), report)
+    }
+
+    fn begin_strobe(&mut self, id: u64, names: &[String], strobe: Strobe) {
+        let nodes: Result<Vec<usize>, String> =
+            names.iter().map(|name| self.position(name)).collect();
+        match nodes {
+            Ok(nodes) => {
+                let limit_ns = self.now_ns + HELD_LIMIT_NS;
+                let strobing = Strobing::new(nodes, strobe, limit_ns);
+                self.strobes.insert(id, strobing);
+                self.strobe_on(id);
+            }
+            Err(problem) => {
+                let report = report(0, vec![problem], Map::new());
+                self.surfaced.push_back(Event::FaultStarted { id, report });
+            }
+        }
+    }
+
+    /// Clocks that go back and forth jump. A fault counts as started with the first jump.
+    pub(super) fn strobe_on(&mut self, id: u64) {
+        let report = match self.jump(id) {
+            Some(Jump::First) => {
+                self.faults.active.insert(id, Active::Strobe);
+                report(1, Vec::new(), Map::new())
+            }
+            Some(Jump::Nobody) => {
+                let problem = "none of the nodes can be reached".to_owned();
+                report(0, vec![problem], Map::new())
+            }
+            Some(Jump::More) | None => return,
+        };
+        self.surfaced.push_back(Event::FaultStarted { id, report });
+    }
+
+    fn end_strobe(&mut self, id: u64) {
+        let Some(strobing) = self.strobes.remove(&id) else {
+            return self.healed(id, Vec::new(), Map::new());
+        };
+        let effect = strobing.to_effect(&self.names);
+        let left = strobing.hit();
+        self.faults
+            .errands
+            .push(Errand::TrueClocks { id, left, effect });
+        self.look_at_faults();
     }
 
     fn kill(&mut self, names: &[String]) -> (Option<Active>, FaultReport) {
@@ -205,15 +301,11 @@ impl SimulatedWorld {
     pub(super) fn take_back_fault(&mut self, id: u64) {
         match self.faults.active.remove(&id) {
             None => self.healed(id, Vec::new(), Map::new()),
-            Some(Active::Cut) => {
-                let (held, released) = self.network.heal(id);
-                for (from, to, parcel) in released {
-                    // What was held is there already; it is taken in one by one, in order.
-                    let arrive = Happening::Arrive { from, to, parcel };
-                    self.queue.push(self.now_ns, arrive);
-                }
-                self.healed(id, Vec::new(), held.to_effect());
+            Some(Active::Links) => {
+                let effect = self.heal_links(id);
+                self.healed(id, Vec::new(), effect);
             }
+            Some(Active::Strobe) => self.end_strobe(id),
             Some(Active::Pause { nodes }) => {
                 let mut longest_ns = 0;
                 for (node, since_ns) in nodes {
@@ -269,7 +361,7 @@ impl SimulatedWorld {
         self.nodes[node].clock.skew_ns(self.now_ns) as f64 / 1e6
     }
 
-    fn set_clock(&mut self, node: usize, offset_ms: i64, rate: f64) {
+    pub(super) fn set_clock(&mut self, node: usize, offset_ms: i64, rate: f64) {
         let now_ns = self.now_ns;
         self.nodes[node].clock.set(now_ns, offset_ms, rate);
         // A jump makes timers due at once, or later than was planned.
@@ -297,6 +389,10 @@ impl SimulatedWorld {
             if self.nodes[*node].paused_since_ns.is_some() {
                 self.resume(*node);
             }
+        }
+        self.strobes.clear();
+        for fault in [self.network.cutters(), self.link_faults.ids()].concat() {
+            self.heal_links(fault);
         }
         self.start_if_down(&all);
         self.faults.errands.push(Errand::Restore {

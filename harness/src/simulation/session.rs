@@ -17,7 +17,7 @@ use super::world::{Remains, SimulatedWorld, Witness};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
-use crate::runner::Runner;
+use crate::runner::{Runner, sets_clocks};
 
 /// Everything that decides a simulated run. Equal plans give equal runs.
 #[derive(Debug, Clone)]
@@ -114,8 +114,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
     let bug = bug
         .transpose()
         .map_err(|error| Failure::arguments(error.to_string()))?;
-    let faults = plan.schedule.faults.iter();
-    let skews_clocks = faults.clone().any(|fault| fault.fault.kind == "clock-skew");
+    let skews_clocks = sets_clocks(&plan.schedule);
     let (seed, options) = (plan.seed, &plan.options);
     let stop = Arc::clone(stop);
     let mut world = SimulatedWorld::new(seed, options, bug, skews_clocks, witness, stop);

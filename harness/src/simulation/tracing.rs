@@ -90,7 +90,7 @@ fn read_back<T: DeserializeOwned>(written: &impl Serialize) -> Option<T> {
 }
 
 /// The role in the words of a run folder.
-fn role_of(role: raft::Role) -> Role {
+pub(super) fn role_of(role: raft::Role) -> Role {
     match role {
         raft::Role::Unattached => Role::Unattached,
         raft::Role::Prospective => Role::Prospective,

@@ -21,11 +21,13 @@ use super::digest::Digest;
 use super::draws::Draws;
 use super::events::{Content, Happening, Parcel};
 use super::faults::FaultDesk;
+use super::link_faults::LinkFaults;
 use super::network::{Network, NetworkProfile};
 use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
+use super::strobes::Strobes;
 use super::tracing;
-use crate::world::{Answer, Call, Event, World};
+use crate::world::{Answer, Call, Event, Sight, World};
 
 const MS: u64 = 1_000_000;
 /// How often clocks are compared while the schedule skews them.
@@ -43,6 +45,9 @@ pub(super) struct SimulatedWorld {
     pub(super) surfaced: VecDeque<Event>,
     pub(super) now_ns: u64,
     pub(super) faults: FaultDesk,
+    pub(super) link_faults: LinkFaults,
+    pub(super) strobes: Strobes,
+    pub(super) seed: u64,
     pub(super) life_draws: Vec<Draws>,
     calls: BTreeMap<u64, usize>,
     next_ticket: u64,
@@ -99,6 +104,9 @@ impl SimulatedWorld {
             surfaced: VecDeque::new(),
             now_ns: 0,
             faults: FaultDesk::default(),
+            link_faults: LinkFaults::default(),
+            strobes: Strobes::new(),
+            seed,
             life_draws: (0..node_count).map(life).collect(),
             calls: BTreeMap::new(),
             next_ticket: 0,
@@ -137,6 +145,8 @@ impl SimulatedWorld {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Arrive { from, to, parcel } => self.arrive(from, to, parcel),
+            Happening::ArriveLate { from, to, number } => self.arrive_late(from, to, number),
+            Happening::Strobe { fault } => self.strobe_on(fault),
             Happening::Ask {
                 call,
                 node,
@@ -182,7 +192,10 @@ impl SimulatedWorld {
     }
 
     /// A message has come to the end of its link.
-    fn arrive(&mut self, from: usize, to: usize, parcel: Parcel) {
+    pub(super) fn arrive(&mut self, from: usize, to: usize, parcel: Parcel) {
+        if self.is_broken(from, to, &parcel) {
+            return;
+        }
         if self.network.is_cut(from, to) {
             let size_bytes = parcel.size_bytes();
             return self.network.hold(from, to, parcel, size_bytes);
@@ -233,6 +246,12 @@ impl SimulatedWorld {
                 },
             );
         }
+    }
+
+    /// Adds something to the digest that faults did.
+    pub(super) fn note(&mut self, kind: u64, node: usize, detail: u64) {
+        self.digest.event(self.now_ns, kind, node);
+        self.digest.add(detail);
     }
 
     fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
@@ -410,6 +429,19 @@ impl SimulatedWorld {
         self.look_at_faults();
     }
 
+    fn sight(&self) -> Sight {
+        let mut sight = Sight::default();
+        for node in &self.nodes {
+            if let Life::Running(running) = &node.life {
+                let quorum = running.describe();
+                let role = tracing::role_of(quorum.role);
+                sight.roles.insert(node.name.clone(), role);
+                sight.log_ends.insert(node.name.clone(), quorum.log_end.0);
+            }
+        }
+        sight
+    }
+
     fn sample_clocks(&mut self) {
         let mut offsets_ms = Map::new();
         for node in self.nodes.iter().filter(|node| node.is_reachable()) {
@@ -479,6 +511,11 @@ impl World for SimulatedWorld {
         if let Witness::Onlooker(onlooker) = &mut self.witness {
             onlooker.phase_begins();
         }
+    }
+
+    fn look(&mut self, id: u64) {
+        let sight = self.sight();
+        self.surfaced.push_back(Event::Seen { id, sight });
     }
 
     fn next_event(&mut self, deadline_ns: u64) -> Event {
