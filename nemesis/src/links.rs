@@ -19,7 +19,7 @@ use crate::fault::{Shaping, Style};
 use crate::traffic::ShapedLink;
 use door::Door;
 use gate::Gate;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
@@ -241,17 +241,6 @@ impl Links {
             }
         }
         (self.heal(fault_id), problems)
-    }
-
-    /// Ends whatever faults are left. Tells people what is still not as it should be.
-    pub async fn heal_everything(&self) -> Vec<String> {
-        let faults = self.gates.values().flat_map(|gate| gate.faults());
-        let faults: BTreeSet<u64> = faults.collect();
-        let mut problems = Vec::new();
-        for fault_id in faults {
-            problems.extend(self.heal_and_verify(fault_id).await.1);
-        }
-        problems
     }
 
     /// Whether the link from `from` to `to` is down.

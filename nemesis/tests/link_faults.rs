@@ -126,7 +126,7 @@ async fn a_refusing_cut_keeps_connections_and_refuses_new_ones() {
     assert_eq!(problems, Vec::<String>::new());
     let still = dial(&links).await.unwrap_err();
     assert_eq!(still.kind(), ErrorKind::ConnectionRefused);
-    let problems = links.heal_everything().await;
+    let (_, problems) = links.heal_and_verify(2).await;
     assert_eq!(problems, Vec::<String>::new());
     expect(&mut accepter, b"held").await;
     let (mut opener, mut accepter) = connected(&links, &n2).await;

@@ -29,7 +29,7 @@ const WRITE_COUNT: u64 = 6;
 /// do, and none of many thousand runs may be called wrong for bad luck.
 const ELECTION_ROUNDS: u64 = 8;
 /// The faults after which every majority of the nodes must recover. Others may change who counts.
-const HARMLESS_KINDS: [&str; 10] = [
+const HARMLESS_KINDS: [&str; 11] = [
     "partition",
     "link",
     "kill",
@@ -38,6 +38,7 @@ const HARMLESS_KINDS: [&str; 10] = [
     "pause",
     "slow",
     "clock-skew",
+    "clock-strobe",
     "snapshot",
     "burst",
 ];

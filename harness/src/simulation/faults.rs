@@ -391,9 +391,6 @@ impl SimulatedWorld {
             }
         }
         self.strobes.clear();
-        for fault in [self.network.cutters(), self.link_faults.ids()].concat() {
-            self.heal_links(fault);
-        }
         self.start_if_down(&all);
         self.faults.errands.push(Errand::Restore {
             left: all,

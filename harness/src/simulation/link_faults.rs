@@ -104,11 +104,6 @@ impl LinkFaults {
         !self.shaped.is_empty() && self.shaped.contains_key(&(from, to))
     }
 
-    /// The faults that are under way.
-    pub(super) fn ids(&self) -> Vec<u64> {
-        self.effects.keys().copied().collect()
-    }
-
     fn effect(&mut self, fault: u64) -> &mut Effect {
         self.effects.entry(fault).or_default()
     }

@@ -195,12 +195,6 @@ impl<M> Network<M> {
         self.link(from, to).waiting.clear();
     }
 
-    /// The faults that have a link cut.
-    pub(super) fn cutters(&self) -> Vec<u64> {
-        let links = self.links.iter();
-        links.flat_map(|link| link.cuts.keys().copied()).collect()
-    }
-
     /// Takes back the cuts of a fault. Returns what they held back, and what may now go on, as
     /// `(from, to, message)`, with order kept on each link.
     pub(super) fn heal(&mut self, fault: u64) -> (Held, Vec<(usize, usize, M)>) {

@@ -56,10 +56,14 @@ impl Strobing {
 
     /// The entries for the `effect` of the fault.
     pub(super) fn to_effect(&self, names: &[String]) -> Map<String, Value> {
-        let counts = self.jump_counts.iter();
-        counts
-            .map(|(node, count)| (format!("{}_jumps", names[*node]), json!(count)))
-            .collect()
+        let mut effect = Map::new();
+        for (node, count) in &self.jump_counts {
+            let (name, delta_ms) = (&names[*node], self.strobe.delta_ms);
+            effect.insert(format!("{name}_jumps"), json!(count));
+            effect.insert(format!("{name}_lowest_skew_ms"), json!(delta_ms.min(0)));
+            effect.insert(format!("{name}_highest_skew_ms"), json!(delta_ms.max(0)));
+        }
+        effect
     }
 }
 

@@ -530,7 +530,7 @@ fn a_look_tells_roles_and_log_ends_of_those_that_run() {
 }
 
 #[test]
-fn restoring_makes_links_whole_and_clocks_true_whatever_was_left() {
+fn restoring_sets_strobing_clocks_right_and_leaves_links_to_their_faults() {
     let mut bench = Bench::new(16);
     let leader = bench.leader();
     for (id, style) in [(1, Style::Hold), (2, Style::Reset), (3, Style::Refuse)] {
@@ -549,6 +549,13 @@ fn restoring_makes_links_whole_and_clocks_true_whatever_was_left() {
         .iter()
         .any(|event| matches!(event, Event::Restored { .. }));
     assert!(restored);
+    let is_right = |event: &Event| match event {
+        Event::ClockOffsets { offsets_ms } => offsets_ms.values().all(|off_ms| *off_ms == 0.0),
+        _ => true,
+    };
+    assert!(events.iter().all(is_right), "{events:?}");
+    let effects: Vec<_> = (1..=3).map(|id| bench.heal(id).effect).collect();
+    assert!(count(&effects[1], "connections_reset") > 0, "{effects:?}");
     let leader = bench.leader();
     assert!(matches!(bench.write(&leader, 5), Answer::Done { .. }));
 }

@@ -125,6 +125,7 @@ mod tests {
             rate_per_second: 200,
             time_ms: 4_000,
             interval_ms: 1_000,
+            healthy_ms: 0,
             operation_timeout_ms: 500,
             recovery_timeout_ms: 10_000,
             bug: bug.map(Into::into),
