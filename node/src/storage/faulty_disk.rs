@@ -244,8 +244,7 @@ mod tests {
     #[test]
     fn what_is_written_through_outlives_the_process_without_a_sync() {
         let directory = tempfile::tempdir().unwrap();
-        let open =
-            || WriteBehindDisk::new(DirectoryDisk::open(directory.path()).unwrap()).unwrap();
+        let open = || WriteBehindDisk::new(DirectoryDisk::open(directory.path()).unwrap()).unwrap();
         let (mut disk, control) = FaultyDisk::new(open());
         disk.write("kept", b"one").unwrap();
         disk.sync("kept").unwrap();
