@@ -9,6 +9,7 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
+pub mod disk_faults;
 pub mod epoch_history;
 pub mod histories;
 pub mod linearizability;
@@ -65,7 +66,7 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
 /// What of a trace the checkers need that look for single events in it.
 #[derive(Debug, Clone, Copy)]
 struct Told<'a> {
-    /// At least every refusal to start, and one event if there are any.
+    /// At least every start and refusal to start, and one event if there are any.
     refusals: &'a [TraceEvent],
     /// At least what a liveness phase is judged by.
     phase: &'a [TraceEvent],
@@ -101,7 +102,7 @@ fn combine(
         )
     });
     run("node-logs", &|| {
-        node_logs::check(told.refusals, &recording.history)
+        node_logs::check(told.refusals, &recording.history, &recording.schedule)
     });
     if let Some(reason) = safety::halted(&recording.history)
         && checkers

@@ -14,6 +14,7 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
+use crate::disk_faults::left_down;
 use crate::{conclusion, counted, seconds};
 
 const SOURCE: &str = "bounded recovery after healing, as in KAFKA-12851: a majority that can talk \
@@ -120,7 +121,24 @@ fn check_recovery(
     } else {
         manifest.phases.workload_start.unwrap_or(0)
     };
-    judge(manifest, faults_were_asked_for, origin, history)
+    let result = judge(manifest, faults_were_asked_for, origin, history);
+    if result.valid == Validity::Valid {
+        return result;
+    }
+    let left_down = left_down(history);
+    let node_count = manifest.options.nodes as usize;
+    if node_count.saturating_sub(left_down.len()) > node_count / 2 {
+        return result;
+    }
+    let nodes: Vec<&str> = left_down.keys().map(String::as_str).collect();
+    let mut evidence = result.evidence;
+    evidence["left_down"] = json!(left_down);
+    let summary = format!(
+        "no recovery is owed: {} of {node_count} nodes refuse to start with data that faults destroyed ({})",
+        nodes.len(),
+        nodes.join(", ")
+    );
+    finish(Validity::Valid, 0, summary, evidence)
 }
 
 fn judge(
@@ -286,6 +304,36 @@ mod tests {
         let result = verdict_on(&manifest, &history(&late));
         assert_eq!(result.valid, Validity::Invalid);
         assert!(result.summary.contains("10.000 s"), "{}", result.summary);
+    }
+
+    #[test]
+    fn no_recovery_is_owed_where_a_majority_lost_its_data() {
+        let manifest = manifest(&["disk-corrupt"], Some(5000), false);
+        let with_damaged = |damaged: Value| {
+            let failing: Vec<_> = (5..15)
+                .map(|s| (s * 1000, s * 1000 + 900, "fail"))
+                .collect();
+            let mut lines = history(&failing);
+            lines.push(
+                serde_json::from_value(json!({
+                    "index": 99, "time": 1, "process": "nemesis", "type": "info", "f": "restored",
+                    "value": {"problems": [], "damaged": damaged}
+                }))
+                .unwrap(),
+            );
+            lines
+        };
+        let most = with_damaged(json!({"n1": "damaged", "n3": "damaged"}));
+        let result = verdict_on(&manifest, &most);
+        assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
+        assert!(
+            result.summary.contains("2 of 3 nodes"),
+            "{}",
+            result.summary
+        );
+        assert_eq!(result.properties["recovery"].checked, 0);
+        let few = with_damaged(json!({"n1": "damaged"}));
+        assert_eq!(verdict_on(&manifest, &few).valid, Validity::Invalid);
     }
 
     #[test]

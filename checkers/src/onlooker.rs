@@ -34,7 +34,11 @@ impl Onlooker {
 
     /// Takes the next event. None may be missing, and they come in the order of their times.
     pub fn observe(&mut self, event: &Rc<TraceEvent>) {
-        if self.refusals.is_empty() || matches!(event.detail, TraceDetail::RefusedToStart { .. }) {
+        let is_start = matches!(
+            event.detail,
+            TraceDetail::Started(_) | TraceDetail::RefusedToStart { .. }
+        );
+        if self.refusals.is_empty() || is_start {
             self.refusals.push(TraceEvent::clone(event));
         }
         self.phase.observe(event);

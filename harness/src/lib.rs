@@ -6,6 +6,7 @@ pub mod byte_size;
 pub mod cli;
 pub mod clients;
 pub mod commands;
+pub mod damage;
 pub mod duration;
 pub mod execution;
 pub mod exit;

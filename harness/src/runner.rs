@@ -5,11 +5,11 @@
 
 mod core_phase;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nemesis::action::Action;
 use nemesis::capability::Need;
-use nemesis::fault::Fault;
+use nemesis::fault::{Fault, Files};
 use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use nemesis::view::ClusterView;
@@ -244,9 +244,9 @@ impl<'a, W: World> Runner<'a, W> {
             Event::Seen { id, sight } => self.begin_fault(id, sight)?,
             Event::FaultStarted { id, report } => self.fault_started(id, report)?,
             Event::FaultHealed { id, report } => self.fault_healed(id, report)?,
-            Event::Restored { problems } => {
+            Event::Restored { problems, damaged } => {
                 let now_ns = self.world.now_ns();
-                let value = json!({ "problems": problems });
+                let value = json!({ "problems": problems, "damaged": damaged });
                 self.restored = Some(problems);
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
@@ -362,9 +362,22 @@ impl<'a, W: World> Runner<'a, W> {
         let view = ClusterView {
             roles: sight.roles,
             log_ends: sight.log_ends,
+            damaged: self.damaged_nodes(),
             ..ClusterView::new(self.world.nodes().to_vec(), leader)
         };
         resolve(self.seed, fault.id, &parsed, &view)
+    }
+
+    /// The nodes of which data was destroyed. None is ever made good again, and as a node does not start
+    /// with any damage, nobody gets at what else is on its disk.
+    fn damaged_nodes(&self) -> BTreeMap<String, BTreeSet<Files>> {
+        let mut damaged = BTreeMap::new();
+        for fault in &self.recorder.schedule().faults {
+            for node in fault.damaged_nodes() {
+                damaged.insert(node.to_owned(), BTreeSet::from([Files::All]));
+            }
+        }
+        damaged
     }
 
     fn heal_fault(&mut self, id: u64) -> results::Result<()> {

@@ -192,6 +192,8 @@ pub enum Event {
     Restored {
         /// What could not be; empty when all is well.
         problems: Vec<String>,
+        /// By name: nodes that do not start with data that a fault has destroyed, with their reasons.
+        damaged: Map<String, Value>,
     },
     /// A node ended although nobody asked it to.
     NodeCrashed {

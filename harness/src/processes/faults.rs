@@ -16,13 +16,16 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::cluster::Cluster;
+use super::lives::Slowed;
 use super::strobes::Strobing;
+use super::{disks, lives};
+use crate::simulation::NO_WIPE;
 use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
-const HELD_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const HELD_LIMIT: Duration = Duration::from_secs(5);
 /// How often to look whether a stopped node goes on.
-const HELD_LOOK: Duration = Duration::from_millis(20);
+pub(super) const HELD_LOOK: Duration = Duration::from_millis(20);
 
 /// What a world of processes can do.
 pub fn capabilities() -> Capabilities {
@@ -41,6 +44,17 @@ pub fn capabilities() -> Capabilities {
         Need::Burst,
         Need::KnowCandidates,
         Need::KnowLogEnds,
+        Need::KillClean,
+        Need::Restart,
+        Need::Slow,
+        Need::SlowSync,
+        Need::SyncError,
+        Need::NoSpace,
+        Need::ReadError,
+        Need::BitFlip,
+        Need::Truncate,
+        Need::TornWrite,
+        Need::MisdirectedWrite,
     ];
     Capabilities::new("real processes", can)
         .without(
@@ -51,6 +65,7 @@ pub fn capabilities() -> Capabilities {
             Need::LinkReorder,
             "nodes talk over TCP, which keeps the order of bytes",
         )
+        .without(Need::Wipe, NO_WIPE)
 }
 
 /// Faults that were applied and not taken back yet, with what healing needs to know.
@@ -62,7 +77,7 @@ pub(super) struct ActiveFaults {
 }
 
 #[derive(Debug)]
-enum Active {
+pub(super) enum Active {
     /// Links are cut or shaped.
     Links,
     Strobe(Strobing),
@@ -76,6 +91,19 @@ enum Active {
     Clocks {
         nodes: Vec<String>,
     },
+    Slow(Slowed),
+    /// Nodes, with how often each had crashed when its disk began to fail.
+    Disk {
+        nodes: Vec<(String, usize)>,
+    },
+}
+
+impl Active {
+    /// Nodes that are down from now on, if there are any.
+    pub(super) fn killed(nodes: Vec<String>) -> Option<Self> {
+        let since = Instant::now();
+        (!nodes.is_empty()).then_some(Self::Kill { nodes, since })
+    }
 }
 
 impl ActiveFaults {
@@ -87,7 +115,13 @@ impl ActiveFaults {
             Action::ShapeLinks { links, shaping } => shape(shared, id, &links, &shaping),
             Action::StrobeClocks { nodes, strobe } => self.strobe(shared, id, nodes, strobe).await,
             Action::Kill { nodes } => kill(cluster, nodes).await,
+            Action::KillClean { nodes } => lives::kill_clean(cluster, nodes).await,
+            Action::Restart { nodes } => lives::restart(cluster, nodes).await,
             Action::Pause { nodes } => pause(cluster, nodes).await,
+            Action::Slow { nodes, duty } => lives::slow(cluster, nodes, duty).await,
+            Action::Disk { nodes, disk } => {
+                disks::fail(cluster, id, nodes, disk, shared.seed).await
+            }
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
             other => (None, impossible(&other)),
         };
@@ -117,11 +151,15 @@ impl ActiveFaults {
             Some(Active::Kill { nodes, since }) => {
                 let mut problems = Vec::new();
                 for node in &nodes {
-                    problems.extend(cluster.start(node).await.err());
+                    problems.extend(cluster.revive(node).await.err());
                 }
                 let down_ms = since.elapsed().as_millis() as u64;
-                (problems, effect_map(json!({ "down_ms": down_ms })))
+                let mut effect = effect_map(json!({ "down_ms": down_ms }));
+                effect.extend(disks::refusals(cluster, &nodes).await);
+                (problems, effect)
             }
+            Some(Active::Slow(slowed)) => lives::end_slowness(slowed).await,
+            Some(Active::Disk { nodes }) => disks::mend(cluster, id, nodes).await,
             Some(Active::Pause { nodes }) => {
                 let mut problems = Vec::new();
                 let mut longest = Duration::ZERO;
@@ -321,14 +359,7 @@ async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultRe
         problems,
         effect_map(json!({ "killed_count": killed.len() })),
     );
-    let since = Instant::now();
-    (
-        (!killed.is_empty()).then_some(Active::Kill {
-            nodes: killed,
-            since,
-        }),
-        report,
-    )
+    (Active::killed(killed), report)
 }
 
 async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
@@ -356,7 +387,11 @@ async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultR
     )
 }
 
-fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -> FaultReport {
+pub(super) fn report(
+    hit_count: usize,
+    problems: Vec<String>,
+    effect: Map<String, Value>,
+) -> FaultReport {
     let outcome = if hit_count > 0 {
         FaultOutcome::Installed
     } else {
@@ -370,7 +405,7 @@ fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -
     }
 }
 
-fn effect_map(value: Value) -> Map<String, Value> {
+pub(super) fn effect_map(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),

@@ -3,7 +3,9 @@
 
 mod client;
 mod cluster;
+mod disks;
 mod faults;
+mod lives;
 mod node_process;
 mod spawner;
 mod strobes;
@@ -55,7 +57,7 @@ pub struct ProcessWorld {
 #[derive(Debug)]
 struct Shared {
     seed: u64,
-    cluster: Cluster,
+    cluster: Arc<Cluster>,
     faults: ActiveFaults,
     client: HttpClient,
     stopping: AtomicBool,
@@ -89,7 +91,7 @@ impl ProcessWorld {
         let spawner = Spawner::start().context("cannot start a thread")?;
         let shared = Arc::new(Shared {
             seed: manifest.seed,
-            cluster: Cluster::new(settings, links, spawner),
+            cluster: Arc::new(Cluster::new(settings, links, spawner)),
             faults: ActiveFaults::default(),
             client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
             stopping: AtomicBool::new(false),
@@ -234,10 +236,15 @@ impl World for ProcessWorld {
         self.runtime.spawn(async move {
             shared.faults.end_strobes().await;
             let mut problems = Vec::new();
+            let mut damaged = Map::new();
             for node in shared.cluster.names() {
-                problems.extend(shared.cluster.put_in_order(node).await.err());
+                match shared.cluster.put_in_order(node).await {
+                    Ok(None) => {}
+                    Ok(Some(reason)) => drop(damaged.insert(node.clone(), json!(reason))),
+                    Err(problem) => problems.push(problem),
+                }
             }
-            let _ = sender.send(Event::Restored { problems });
+            let _ = sender.send(Event::Restored { problems, damaged });
         });
     }
 

@@ -40,6 +40,8 @@ pub(super) enum Happening {
     Expire { node: usize },
     /// A node has come up and recovers.
     Start { node: usize },
+    /// A slowed node is stopped, or goes on.
+    Duty { fault: u64 },
     /// Clocks are compared.
     SampleClocks,
     /// Clocks that go back and forth jump.

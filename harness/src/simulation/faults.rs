@@ -1,14 +1,18 @@
 //! Owns how each kind of fault is applied to, and taken back from, a simulated cluster.
 //! Never reports a fault as installed that did not take hold.
 
-use std::collections::BTreeMap;
+mod disks;
+mod lives;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use nemesis::action::{Action, ClockSetting};
 use nemesis::capability::{Capabilities, Need};
-use nemesis::fault::{Shaping, Strobe, Style};
+use nemesis::fault::{DiskFault, Shaping, Strobe, Style};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
 
+use self::lives::{Reviving, Slowed, Stopping};
 use super::events::Happening;
 use super::simulated_node::Life;
 use super::strobes::{Jump, Strobing};
@@ -18,6 +22,11 @@ use crate::world::{Event, FaultReport, HealReport};
 const MS: u64 = 1_000_000;
 /// How long a fault waits for a node that another fault holds.
 const HELD_LIMIT_NS: u64 = 5_000 * MS;
+
+/// Why no world takes disks away while voters are static.
+pub(crate) const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
+     still a voter, may vote twice in an epoch and elect a leader that lacks what was acknowledged \
+     (KAFKA-14077); nothing is promised then";
 
 /// What the simulation can do.
 pub fn capabilities() -> Capabilities {
@@ -38,8 +47,19 @@ pub fn capabilities() -> Capabilities {
         Need::Burst,
         Need::KnowCandidates,
         Need::KnowLogEnds,
+        Need::KillClean,
+        Need::Restart,
+        Need::Slow,
+        Need::SlowSync,
+        Need::SyncError,
+        Need::NoSpace,
+        Need::ReadError,
+        Need::BitFlip,
+        Need::Truncate,
+        Need::TornWrite,
+        Need::MisdirectedWrite,
     ];
-    Capabilities::new("the simulation", can)
+    Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
 }
 
 /// Faults that are under way.
@@ -52,6 +72,12 @@ pub(super) struct FaultDesk {
     errands: Vec<Errand>,
     /// By node: why its latest start failed.
     failed_starts: BTreeMap<usize, String>,
+    /// Nodes that are down although no fault holds them: they crashed, or did not start.
+    owed: BTreeSet<usize>,
+    /// By node: what it said last, each time that it ended by itself or did not start.
+    last_words: BTreeMap<usize, Vec<String>>,
+    /// Nodes of which data was destroyed at rest.
+    damaged: BTreeSet<usize>,
 }
 
 /// A fault that was applied, with what taking it back needs to know.
@@ -70,6 +96,12 @@ enum Active {
     },
     Clocks {
         nodes: Vec<usize>,
+    },
+    Slow(Slowed),
+    /// Nodes, with how often each had crashed when its disk began to fail.
+    Disk {
+        nodes: Vec<(usize, usize)>,
+        disk: DiskFault,
     },
 }
 
@@ -91,13 +123,10 @@ enum Errand {
         left: Vec<usize>,
         effect: Map<String, Value>,
     },
-    /// A kill is healed once its nodes run again.
-    Revive {
-        id: u64,
-        left: Vec<usize>,
-        since_ns: u64,
-        problems: Vec<String>,
-    },
+    /// A fault that takes nodes down is healed once they run again.
+    Revive(Reviving),
+    /// A fault that asks nodes to end is there once they have.
+    Stop(Stopping),
     /// Everything is put in order.
     Restore {
         left: Vec<usize>,
@@ -118,7 +147,28 @@ impl FaultDesk {
 
     /// A node that began to start did not come up.
     pub(super) fn start_failed(&mut self, node: usize, problem: String) {
+        self.last_words
+            .entry(node)
+            .or_default()
+            .push(problem.clone());
         self.failed_starts.insert(node, problem);
+        self.owed.insert(node);
+    }
+
+    /// A node that began to start is up, or will not be.
+    pub(super) fn started(&mut self, node: usize) {
+        self.failed_starts.remove(&node);
+        self.owed.remove(&node);
+    }
+
+    /// A node ended by itself.
+    pub(super) fn crashed(&mut self, node: usize, words: String) {
+        self.owed.insert(node);
+        self.last_words.entry(node).or_default().push(words);
+    }
+
+    fn last_words_of(&self, node: usize) -> &[String] {
+        self.last_words.get(&node).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -130,7 +180,11 @@ impl SimulatedWorld {
             Action::ShapeLinks { links, shaping } => self.shape(id, &links, &shaping),
             Action::StrobeClocks { nodes, strobe } => return self.begin_strobe(id, &nodes, strobe),
             Action::Kill { nodes } => self.kill(&nodes),
+            Action::KillClean { nodes } => self.kill_clean(&nodes),
+            Action::Restart { nodes } => return self.restart(id, &nodes),
             Action::Pause { nodes } => self.pause(&nodes),
+            Action::Slow { nodes, duty } => self.slow(id, &nodes, duty),
+            Action::Disk { nodes, disk } => self.fail_disks(id, &nodes, disk),
             Action::SkewClocks { clocks } => {
                 let limit_ns = self.now_ns + HELD_LIMIT_NS;
                 self.faults.errands.push(Errand::SkewClocks {
@@ -323,14 +377,18 @@ impl SimulatedWorld {
             }
             Some(Active::Kill { nodes, since_ns }) => {
                 self.start_if_down(&nodes);
-                self.faults.errands.push(Errand::Revive {
+                self.faults.errands.push(Errand::Revive(Reviving {
                     id,
-                    left: nodes,
-                    since_ns,
+                    left: nodes.clone(),
+                    nodes,
+                    since_ns: Some(since_ns),
                     problems: Vec::new(),
-                });
+                    effect: Map::new(),
+                }));
                 self.look_at_faults();
             }
+            Some(Active::Slow(slowed)) => self.end_slowness(id, slowed),
+            Some(Active::Disk { nodes, disk }) => self.mend_disks(id, &nodes, disk),
             Some(Active::Clocks { nodes }) => {
                 let mut effect = Map::new();
                 for node in &nodes {
@@ -386,6 +444,7 @@ impl SimulatedWorld {
     pub(super) fn put_in_order(&mut self) {
         let all: Vec<usize> = (0..self.nodes.len()).collect();
         for node in &all {
+            self.nodes[*node].disk.remove_faults();
             if self.nodes[*node].paused_since_ns.is_some() {
                 self.resume(*node);
             }
@@ -424,25 +483,8 @@ impl SimulatedWorld {
                 }
                 Some(Errand::TrueClocks { id, left, effect })
             }
-            Errand::Revive {
-                id,
-                mut left,
-                since_ns,
-                mut problems,
-            } => {
-                left.retain(|node| !self.has_settled(*node, &mut problems));
-                if left.is_empty() {
-                    let down_ms = (self.now_ns - since_ns) / MS;
-                    self.healed(id, problems, effect(json!({ "down_ms": down_ms })));
-                    return None;
-                }
-                Some(Errand::Revive {
-                    id,
-                    left,
-                    since_ns,
-                    problems,
-                })
-            }
+            Errand::Revive(reviving) => self.go_on_reviving(reviving),
+            Errand::Stop(stopping) => self.go_on_stopping(stopping),
             Errand::Restore {
                 mut left,
                 mut problems,
@@ -452,7 +494,9 @@ impl SimulatedWorld {
                     for node in 0..self.nodes.len() {
                         self.set_clock(node, 0, 1.0);
                     }
-                    self.surfaced.push_back(Event::Restored { problems });
+                    let damaged = self.left_down();
+                    self.surfaced
+                        .push_back(Event::Restored { problems, damaged });
                     return None;
                 }
                 Some(Errand::Restore { left, problems })
@@ -529,7 +573,14 @@ impl SimulatedWorld {
     fn has_settled(&mut self, node: usize, problems: &mut Vec<String>) -> bool {
         match self.nodes[node].life {
             Life::Running(_) => true,
-            Life::Starting => false,
+            Life::Starting | Life::Ended => false,
+            // It does not start with what is on its disk, as it should not; or its disk fails, and
+            // whoever lets it do so starts the node later.
+            Life::Down
+                if self.faults.damaged.contains(&node) || self.nodes[node].disk.is_failing() =>
+            {
+                true
+            }
             Life::Down => {
                 let problem = self.faults.failed_starts.get(&node).cloned();
                 let name = &self.names[node];

@@ -56,6 +56,8 @@ pub(super) enum Life {
     /// It was told to start and has not recovered yet.
     Starting,
     Running(Box<NodeLoop<SimulatedDisk>>),
+    /// It has ended in good order; what it did last has not left it yet.
+    Ended,
 }
 
 /// Something that a node has done, due to leave it at some moment.
@@ -65,6 +67,8 @@ pub(super) enum Output {
     Trace(Traced),
     /// The node ends by itself. Said last.
     Crash(String),
+    /// The node ends in good order, as it was asked to. Said last.
+    Stopped,
 }
 
 /// One node.
@@ -79,6 +83,8 @@ pub(super) struct SimulatedNode {
     pub(super) next_seq: u64,
     /// Since when it is stopped by a pause.
     pub(super) paused_since_ns: Option<u64>,
+    /// When it ends at the latest, once it was asked to.
+    pub(super) stop_by_ns: Option<u64>,
     pub(super) inbox: Vec<Arrival>,
     pub(super) outputs: VecDeque<(u64, Output)>,
     pub(super) askers: BTreeMap<Ticket, Asker>,
@@ -142,6 +148,7 @@ impl SimulatedNode {
             incarnation: 0,
             next_seq: 0,
             paused_since_ns: None,
+            stop_by_ns: None,
             inbox: Vec::new(),
             outputs: VecDeque::new(),
             askers: BTreeMap::new(),
@@ -197,6 +204,7 @@ impl SimulatedNode {
         }
         let timer_ns = self.clock.true_time_of(node.next_deadline_ns(), now_ns);
         timer_ns
+            .min(self.stop_by_ns.unwrap_or(NEVER_NS))
             .min(self.last_round_ns + SLEEP_MAX_NS)
             .max(self.last_round_ns + SLEEP_MIN_NS)
             .max(self.busy_until_ns)
@@ -222,11 +230,38 @@ impl SimulatedNode {
         let end_ns = self.disk.time_ns();
         self.busy_until_ns = self.busy_until_ns.max(end_ns);
         let crash = match outcome {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return self.end_if_due(now_ns),
             Ok(Err(error)) => format!("{} stopped: {error}", self.name),
             Err(panic) => panic,
         };
         self.outputs.push_back((end_ns, Output::Crash(crash)));
+    }
+
+    /// Asks the node to end in good order; that takes it `limit_ns` at most.
+    pub(super) fn ask_to_stop(&mut self, now_ns: u64, limit_ns: u64) {
+        self.stop_by_ns.get_or_insert(now_ns + limit_ns);
+    }
+
+    /// What a node's own driver does after each round.
+    fn end_if_due(&mut self, now_ns: u64) {
+        let (Life::Running(node), Some(stop_by_ns)) = (&self.life, self.stop_by_ns) else {
+            return;
+        };
+        if !node.is_ready_to_stop() && now_ns < stop_by_ns {
+            return;
+        }
+        let Life::Running(node) = std::mem::replace(&mut self.life, Life::Ended) else {
+            return;
+        };
+        let outcome = caught(|| node.close());
+        let end_ns = self.disk.time_ns();
+        self.busy_until_ns = self.busy_until_ns.max(end_ns);
+        let output = match outcome {
+            Ok(Ok(())) => Output::Stopped,
+            Ok(Err(error)) => Output::Crash(format!("{} stopped: {error}", self.name)),
+            Err(panic) => Output::Crash(panic),
+        };
+        self.outputs.push_back((end_ns, output));
     }
 
     /// Recovers from the disk. What comes of it is in `outputs`, also when nothing does.
@@ -292,6 +327,7 @@ impl SimulatedNode {
     pub(super) fn die(&mut self) -> Vec<Asker> {
         self.life = Life::Down;
         self.paused_since_ns = None;
+        self.stop_by_ns = None;
         self.inbox.clear();
         self.outputs.clear();
         self.waiting.clear();

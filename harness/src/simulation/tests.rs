@@ -1,6 +1,8 @@
 //! Owns the checks of the simulated world through the same trait that a run uses.
 //! Never waits for wall-clock time.
 
+mod disks;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -296,7 +298,7 @@ fn restoring_revives_resumes_and_sets_clocks_right() {
     bench.world.restore();
     let problems = loop {
         match bench.world.next_event(u64::MAX) {
-            Event::Restored { problems } => break problems,
+            Event::Restored { problems, .. } => break problems,
             Event::Deadline => panic!("restoring is reported"),
             _ => {}
         }

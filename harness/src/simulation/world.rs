@@ -27,6 +27,7 @@ use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
 use super::strobes::Strobes;
 use super::tracing;
+use crate::damage::Damage;
 use crate::world::{Answer, Call, Event, Sight, World};
 
 const MS: u64 = 1_000_000;
@@ -186,6 +187,7 @@ impl SimulatedWorld {
             }
             Happening::Expire { node } => self.expire(node),
             Happening::Start { node } => self.finish_start(node),
+            Happening::Duty { fault } => self.turn_duty(fault),
             Happening::SampleClocks => self.sample_clocks(),
             Happening::LookAtFaults => self.look_at_faults(),
         }
@@ -321,6 +323,10 @@ impl SimulatedWorld {
                 Some((_, Output::Depart(departure))) => self.depart(node, departure),
                 Some((_, Output::Trace(traced))) => self.record(node, traced),
                 Some((_, Output::Crash(description))) => return self.crash(node, description),
+                Some((_, Output::Stopped)) => {
+                    self.end_process(node);
+                    return self.look_at_faults();
+                }
                 None => {}
             }
         }
@@ -360,6 +366,7 @@ impl SimulatedWorld {
     /// A node ends by itself. Whatever its process held in memory is gone with it.
     fn crash(&mut self, node: usize, description: String) {
         self.power_off(node);
+        self.faults.crashed(node, description.clone());
         let name = self.names[node].clone();
         let words = self.last_words.entry(name.clone()).or_default();
         words.push(format!("{:.3} s: {description}", self.now_ns as f64 / 1e9));
@@ -378,6 +385,26 @@ impl SimulatedWorld {
         let incarnation = u64::from(self.nodes[node].incarnation);
         let draws = self.life_draws[node].of(1_000_000 + incarnation);
         let lost_bytes = self.nodes[node].disk.cut_power(self.now_ns, draws);
+        self.hang_up(node);
+        lost_bytes
+    }
+
+    /// Ends the process of a node; the machine goes on, so that nothing is lost that was written.
+    pub(super) fn end_process(&mut self, node: usize) {
+        self.digest.event(self.now_ns, 13, node);
+        self.nodes[node].disk.keep_written(self.now_ns);
+        self.hang_up(node);
+    }
+
+    /// Destroys something on the disk of a node after its power was cut.
+    pub(super) fn damage(&mut self, node: usize, damage: &Damage) {
+        self.digest.event(self.now_ns, 14, node);
+        self.digest.add(damage.damaged_bytes);
+        self.nodes[node].disk.damage(&damage.edits);
+    }
+
+    /// Whoever waits for an answer of a node that has ended learns that there will be none.
+    fn hang_up(&mut self, node: usize) {
         for asker in self.nodes[node].die() {
             match asker {
                 Asker::Peer {
@@ -400,7 +427,6 @@ impl SimulatedWorld {
                 }
             }
         }
-        lost_bytes
     }
 
     /// Begins to start a node that is down.
@@ -419,7 +445,9 @@ impl SimulatedWorld {
             return;
         }
         self.digest.event(self.now_ns, 9, node);
-        if let Err(problem) = self.nodes[node].start(self.now_ns) {
+        let outcome = self.nodes[node].start(self.now_ns);
+        self.faults.started(node);
+        if let Err(problem) = outcome {
             let name = self.names[node].clone();
             let words = self.last_words.entry(name).or_default();
             words.push(format!("{:.3} s: {problem}", self.now_ns as f64 / 1e9));

@@ -7,7 +7,9 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -15,6 +17,8 @@ use tokio::sync::Notify;
 
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::raft::Role;
+use crate::storage::faulty_disk::DiskControl;
+use crate::storage::injected_faults::InjectedFault;
 
 use super::clock::ClockState;
 use super::mailbox::Mailbox;
@@ -74,6 +78,19 @@ enum Command {
         #[serde(default = "true_rate")]
         rate: f64,
     },
+    /// Lets the disk do something wrong from now on.
+    DiskFault {
+        /// Names the fault.
+        fault_id: u64,
+        #[serde(flatten)]
+        fault: InjectedFault,
+    },
+    /// Ends a disk fault.
+    DiskHeal {
+        fault_id: u64,
+    },
+    /// End as by SIGKILL, with everything that was written left to the operating system.
+    Die,
     Shutdown,
 }
 
@@ -94,6 +111,7 @@ struct Answer {
 enum Detail {
     Status(Status),
     Clock { clock: ClockState },
+    DiskHealed { hit_count: u64 },
     Done {},
     Error { error: String },
 }
@@ -116,6 +134,7 @@ pub(crate) struct Controlled {
     pub(crate) node: NodeId,
     pub(crate) http_port: u16,
     pub(crate) mailbox: Mailbox,
+    pub(crate) disk: DiskControl,
     /// Notified when an orderly stop is asked for.
     pub(crate) shutdown: std::sync::Arc<Notify>,
 }
@@ -162,6 +181,15 @@ impl Controlled {
                 let outcome = outcome.unwrap_or_else(|| Err(self.stopped()));
                 (outcome.map(|clock| Detail::Clock { clock }), false)
             }
+            Ok(Command::DiskFault { fault_id, fault }) => {
+                self.disk.install(fault_id, fault);
+                (Ok(Detail::Done {}), false)
+            }
+            Ok(Command::DiskHeal { fault_id }) => {
+                let hit_count = self.disk.remove(fault_id);
+                (Ok(Detail::DiskHealed { hit_count }), false)
+            }
+            Ok(Command::Die) => (self.die().map(|()| Detail::Done {}), false),
             Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
             Err(error) => (
                 Err(format!("the command is not understood: {error}")),
@@ -171,6 +199,15 @@ impl Controlled {
         let ok = outcome.is_ok();
         let detail = outcome.unwrap_or_else(|error| Detail::Error { error });
         (Answer { id, ok, detail }, stop)
+    }
+
+    /// Does not come back unless the disk fails.
+    fn die(&self) -> Result<(), String> {
+        let died = self.disk.write_through_and(|| {
+            // A process may always send itself a signal.
+            let _ = kill(Pid::this(), Signal::SIGKILL);
+        });
+        died.map_err(|error| format!("what was written cannot be left behind: {error}"))
     }
 
     async fn status(&self) -> Result<Detail, String> {

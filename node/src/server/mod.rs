@@ -42,6 +42,7 @@ use crate::mutants::Bug;
 use crate::node_loop::{Arrival, NodeLoop, NodeOptions, Outbox, StartError};
 use crate::raft::Configuration;
 use crate::storage::disk::Disk;
+use crate::storage::faulty_disk::{DiskControl, FaultyDisk, WriteThrough};
 use crate::storage::{DirectoryDisk, DirectoryDiskError, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
@@ -213,7 +214,7 @@ struct Process {
     node: NodeId,
     mailbox: Mailbox,
     front: Arc<Front>,
-    control: Option<UnixStream>,
+    control: Option<(UnixStream, DiskControl)>,
     http_port: u16,
     thread: NodeThread,
 }
@@ -273,17 +274,19 @@ impl Process {
             view,
             node_options: options.node,
         };
-        let thread = start_loop(
+        let is_controlled = options.control.is_some();
+        let (thread, disk) = start_loop(
             options.configuration,
             &options.data,
             options.write_behind,
+            is_controlled,
             parts,
         )?;
         Ok(Self {
             node,
             mailbox,
             front,
-            control: options.control,
+            control: options.control.zip(disk),
             http_port: address.port(),
             thread,
         })
@@ -296,11 +299,12 @@ impl Process {
             ended,
         } = self.thread;
         let shutdown = Arc::new(Notify::new());
-        if let Some(stream) = self.control {
+        if let Some((stream, disk)) = self.control {
             let controlled = Controlled {
                 node: self.node,
                 http_port: self.http_port,
                 mailbox: self.mailbox.clone(),
+                disk,
                 shutdown: Arc::clone(&shutdown),
             };
             tokio::spawn(async move {
@@ -355,22 +359,40 @@ struct Parts {
     node_options: NodeOptions,
 }
 
+/// Returns, besides the thread, what lets its disk fail; for a node without a control socket there is
+/// nothing of the kind.
 fn start_loop(
     configuration: Configuration,
     data: &Path,
     write_behind: bool,
+    is_controlled: bool,
     parts: Parts,
-) -> Result<NodeThread, ServerError> {
+) -> Result<(NodeThread, Option<DiskControl>), ServerError> {
     let disk = DirectoryDisk::open(data)?;
     if write_behind {
         let disk = WriteBehindDisk::new(disk).map_err(|source| ServerError::Unreadable {
             path: data.into(),
             source,
         })?;
-        start_thread(configuration, data, disk, parts)
+        start_on(configuration, data, disk, is_controlled, parts)
     } else {
-        start_thread(configuration, data, disk, parts)
+        start_on(configuration, data, disk, is_controlled, parts)
     }
+}
+
+fn start_on<D: Disk + WriteThrough + Send + 'static>(
+    configuration: Configuration,
+    data: &Path,
+    disk: D,
+    is_controlled: bool,
+    parts: Parts,
+) -> Result<(NodeThread, Option<DiskControl>), ServerError> {
+    if !is_controlled {
+        return Ok((start_thread(configuration, data, disk, parts)?, None));
+    }
+    let (disk, control) = FaultyDisk::new(disk);
+    let thread = start_thread(configuration, data, disk, parts)?;
+    Ok((thread, Some(control)))
 }
 
 fn start_thread<D: Disk + Send + 'static>(

@@ -20,8 +20,10 @@ pub mod directory_disk;
 pub mod disk;
 pub mod dump;
 mod error;
+pub mod faulty_disk;
 pub mod format;
 pub mod frame;
+pub mod injected_faults;
 mod log;
 pub mod log_start;
 pub mod meta;
@@ -31,6 +33,7 @@ pub mod recovery;
 mod segment;
 mod snapshot_recovery;
 mod snapshots;
+pub mod witness;
 pub mod write_behind_disk;
 
 #[cfg(test)]
