@@ -3,6 +3,7 @@
 
 mod addresses;
 mod admission;
+mod barriers;
 mod body;
 mod clock;
 mod complaints;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot};
 
 use crate::ids::{Epoch, NodeId};
@@ -47,6 +49,7 @@ use crate::trace::{TraceEvent, Traced};
 
 use addresses::Addresses;
 use admission::Admission;
+use barriers::{Barriers, Reached};
 use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
 use control::Controlled;
@@ -213,7 +216,7 @@ struct Process {
     node: NodeId,
     mailbox: Mailbox,
     front: Arc<Front>,
-    control: Option<UnixStream>,
+    control: Option<(UnixStream, Barriers, UnboundedReceiver<Reached>)>,
     http_port: u16,
     thread: NodeThread,
 }
@@ -246,7 +249,14 @@ impl Process {
             .transpose()?;
         let handle = runtime.handle().clone();
         let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout);
-        let outbox = ProcessOutbox::new(trace, peers, clients.clone(), askers.clone());
+        let (barriers, reached) = Barriers::new();
+        let outbox = ProcessOutbox::new(
+            trace,
+            peers,
+            clients.clone(),
+            askers.clone(),
+            barriers.clone(),
+        );
         let mut urls = options.peer_urls;
         urls.insert(node, format!("http://{address}"));
         let addresses = Arc::new(Addresses::new(urls));
@@ -283,7 +293,7 @@ impl Process {
             node,
             mailbox,
             front,
-            control: options.control,
+            control: options.control.map(|stream| (stream, barriers, reached)),
             http_port: address.port(),
             thread,
         })
@@ -296,15 +306,16 @@ impl Process {
             ended,
         } = self.thread;
         let shutdown = Arc::new(Notify::new());
-        if let Some(stream) = self.control {
+        if let Some((stream, barriers, reached)) = self.control {
             let controlled = Controlled {
                 node: self.node,
                 http_port: self.http_port,
                 mailbox: self.mailbox.clone(),
                 shutdown: Arc::clone(&shutdown),
+                barriers,
             };
             tokio::spawn(async move {
-                match controlled.serve(stream).await {
+                match controlled.serve(stream, reached).await {
                     Ok(()) => stop_at_once(self.node, "the harness closed the control socket"),
                     Err(error) => stop_at_once(self.node, format!("control socket: {error}")),
                 }

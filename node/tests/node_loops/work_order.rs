@@ -104,7 +104,7 @@ fn who_comes_before_the_sync_shares_it_and_nobody_is_answered_earlier() {
     }
     let Bench { node, outbox, .. } = &mut bench;
     assert!(node.awaits_sync());
-    let sync = node.begin_sync().unwrap();
+    let sync = node.begin_sync(outbox).unwrap();
     assert!(!node.awaits_sync(), "one at a time");
     let synced = sync.run();
     assert!(outbox.departures.is_empty(), "{:?}", outbox.departures);
