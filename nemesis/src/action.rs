@@ -196,7 +196,11 @@ impl Action {
         if let Value::Object(details) = details {
             targets.extend(details);
         }
-        ResolvedFault { at_ms, targets }
+        ResolvedFault {
+            at_ms,
+            event: None,
+            targets,
+        }
     }
 
     /// Reads the action back from its record; `kind` is that of the fault it was resolved from.
@@ -262,6 +266,18 @@ impl Action {
             Self::Snapshot { .. } => "snapshot",
             Self::Burst => "burst",
         }
+    }
+
+    /// Whether a node must answer to it, which a node that is held before an event cannot.
+    pub fn needs_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Restart { .. }
+                | Self::SkewClocks { .. }
+                | Self::StrobeClocks { .. }
+                | Self::Membership { .. }
+                | Self::Snapshot { .. }
+        )
     }
 
     /// Refuses nodes and links that this cluster does not have: a recording of a larger one, say.
