@@ -268,18 +268,6 @@ impl Action {
         }
     }
 
-    /// Whether a node must answer to it, which a node that is held before an event cannot.
-    pub fn needs_answer(&self) -> bool {
-        matches!(
-            self,
-            Self::Restart { .. }
-                | Self::SkewClocks { .. }
-                | Self::StrobeClocks { .. }
-                | Self::Membership { .. }
-                | Self::Snapshot { .. }
-        )
-    }
-
     /// Refuses nodes and links that this cluster does not have: a recording of a larger one, say.
     pub fn validate(&self, nodes: &[String]) -> Result<(), FaultError> {
         match self {

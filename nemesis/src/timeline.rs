@@ -107,6 +107,11 @@ impl Timeline {
         waited
     }
 
+    /// Lets no fault wait for its event any more. Those that did, ascending.
+    pub fn stop_waiting(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.waiting).into_iter().collect()
+    }
+
     /// Corrects when a fault really started, so that its duration counts from there; for faults that
     /// take time to install. Ignored for a fault that is not active.
     pub fn started(&mut self, id: u64, at_ms: u64) {
@@ -246,6 +251,7 @@ mod tests {
             {"id": 1, "trigger": {"on": "flush"}, "duration_ms": 10, "fault": {"kind": "kill"}}]});
         let mut timeline = Timeline::new(&serde_json::from_value(schedule).unwrap());
         timeline.due(0);
+        assert_eq!(timeline.stop_waiting(), [1]);
         assert_eq!(timeline.heal_all(), Vec::<u64>::new());
         assert!(!timeline.fire(1, 3));
     }

@@ -12,6 +12,7 @@ use nemesis::processes::{self as signals, Confirmation};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::moments::Moments;
 use super::node_process::{NodeProcess, NodeSettings};
 use super::spawner::Spawner;
 use crate::world::Event;
@@ -40,12 +41,19 @@ pub(super) struct Cluster {
     addresses: SyncMutex<BTreeMap<String, SocketAddr>>,
     /// The proxies between the nodes.
     pub links: Links,
+    /// What the nodes are watched for.
+    pub moments: Moments,
     spawner: Spawner,
 }
 
 impl Cluster {
     /// A cluster of nodes that are not started yet.
-    pub(super) fn new(settings: Vec<NodeSettings>, links: Links, spawner: Spawner) -> Self {
+    pub(super) fn new(
+        settings: Vec<NodeSettings>,
+        links: Links,
+        spawner: Spawner,
+        moments: Moments,
+    ) -> Self {
         let slot = |settings: NodeSettings| {
             let name = settings.name.clone();
             let slot = Slot {
@@ -60,6 +68,7 @@ impl Cluster {
             slots: settings.into_iter().map(slot).collect(),
             addresses: SyncMutex::default(),
             links,
+            moments,
             spawner,
         }
     }
@@ -112,7 +121,11 @@ impl Cluster {
             return Ok(());
         }
         slot.incarnation += 1;
-        let process = slot.settings.start(slot.incarnation, &self.spawner).await?;
+        let (process, reached) = slot.settings.start(slot.incarnation, &self.spawner).await?;
+        let control = process.control.clone();
+        self.moments
+            .attend(node, slot.incarnation, control, reached)
+            .await;
         self.set_address(node, Some(process.address));
         slot.process = Some(process);
         slot.stopped_since = None;

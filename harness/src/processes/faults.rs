@@ -41,6 +41,8 @@ pub fn capabilities() -> Capabilities {
         Need::Burst,
         Need::KnowCandidates,
         Need::KnowLogEnds,
+        Need::AfterEvent,
+        Need::BeforeEvent,
     ];
     Capabilities::new("real processes", can)
         .without(

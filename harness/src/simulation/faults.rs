@@ -38,6 +38,8 @@ pub fn capabilities() -> Capabilities {
         Need::Burst,
         Need::KnowCandidates,
         Need::KnowLogEnds,
+        Need::AfterEvent,
+        Need::BeforeEvent,
     ];
     Capabilities::new("the simulation", can)
 }

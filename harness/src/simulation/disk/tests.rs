@@ -24,7 +24,7 @@ fn survivors(
         .map(|seed| {
             let mut disk = disk();
             prepare(&mut disk);
-            disk.cut_power(cut_ns(&disk), Draws::new(seed, "cut", 0));
+            disk.cut_power(cut_ns(&disk), None, Draws::new(seed, "cut", 0));
             whole(&disk, file)
         })
         .collect()
