@@ -559,6 +559,7 @@ fn restoring_sets_strobing_clocks_right_and_leaves_links_to_their_faults() {
     assert!(count(&effects[1], "connections_reset") > 0, "{effects:?}");
     let leader = bench.leader();
     assert!(matches!(bench.write(&leader, 5), Answer::Done { .. }));
+}
 
 /// Watches for an event on `node` while it is asked to write, and returns the hold.
 fn hold_at(bench: &mut Bench, node: &str, event: &str, edge: &str) -> u64 {
