@@ -324,13 +324,13 @@ impl SimulatedWorld {
             match self.nodes[node].outputs.pop_front() {
                 Some((_, Output::Depart(departure))) => self.depart(node, departure),
                 Some((_, Output::Trace(traced))) => self.record(node, traced),
-                Some((_, Output::Moment(edge, moment, place))) => {
-                    if self.holds_at(node, edge, moment, place) {
-                        return;
-                    }
+                Some((_, Output::Moment(edge, moment, place)))
+                    if self.holds_at(node, edge, moment, place) =>
+                {
+                    return;
                 }
                 Some((_, Output::Crash(description))) => return self.crash(node, description),
-                None => {}
+                Some((_, Output::Moment(..))) | None => {}
             }
         }
     }
