@@ -4,6 +4,7 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod core_phase;
+mod moments;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,10 +16,11 @@ use nemesis::timeline::{Due, Timeline};
 use nemesis::view::ClusterView;
 use results::history::OperationType;
 use results::manifest::{NodeTimers, RunOptions};
-use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
+use results::schedule::{FaultOutcome, ResolvedFault, Schedule, ScheduledFault};
 use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
+use self::moments::Cause;
 use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
@@ -59,6 +61,10 @@ pub struct Runner<'a, W: World> {
     /// Faults to heal as soon as their start is reported.
     heal_when_started: BTreeSet<u64>,
     bursts: Bursts,
+    /// By hold of a node: the faults that must have started before it goes on.
+    held: BTreeMap<u64, BTreeSet<u64>>,
+    /// Why faults start that do not start by time.
+    causes: BTreeMap<u64, Cause>,
     /// What the world said when it was last put in order, once it has.
     restored: Option<Vec<String>>,
     interrupted: bool,
@@ -76,7 +82,7 @@ pub fn sets_clocks(schedule: &Schedule) -> bool {
 
 /// Whether whom a fault hits depends on what only the nodes know.
 fn needs_sight(fault: &ScheduledFault) -> bool {
-    if fault.resolved.is_some() {
+    if fault.resolved.is_some() && fault.trigger.on.is_none() {
         return false;
     }
     let parsed = Fault::from_description(&fault.fault);
@@ -133,6 +139,8 @@ impl<'a, W: World> Runner<'a, W> {
             healing: BTreeSet::new(),
             heal_when_started: BTreeSet::new(),
             bursts: Bursts::default(),
+            held: BTreeMap::new(),
+            causes: BTreeMap::new(),
             restored: None,
             interrupted: false,
             phase: "workload",
@@ -159,13 +167,16 @@ impl<'a, W: World> Runner<'a, W> {
     fn take_course(&mut self) -> Result<(), Stop> {
         self.phase = "start-up";
         while self.world.now_ns() < START_UP_MS * NS_PER_MS && !self.interrupted {
-            self.wait(START_UP_MS * NS_PER_MS)?;
+            let now_ns = self.world.now_ns();
+            self.conduct_faults(now_ns)?;
+            self.wait(self.next_fault_ns().min(START_UP_MS * NS_PER_MS))?;
         }
         self.phase = "workload";
         let start_ns = self.world.now_ns();
         self.recorder
             .phase(|phases| phases.workload_start = Some(start_ns))?;
         self.run_workload(start_ns + self.time_ns)?;
+        self.await_no_event()?;
         let now_ns = self.world.now_ns();
         let interrupted = self.interrupted;
         self.recorder.phase(|phases| {
@@ -203,10 +214,7 @@ impl<'a, W: World> Runner<'a, W> {
                 self.clients
                     .begin_planned(thread, self.world, self.recorder)?;
             }
-            let next_fault_ns = self
-                .timeline
-                .next_due_ms()
-                .map_or(u64::MAX, |due_ms| due_ms * NS_PER_MS);
+            let next_fault_ns = self.next_fault_ns();
             let next_client_ns = self.clients.next_due_ns().unwrap_or(u64::MAX);
             self.wait(next_fault_ns.min(next_client_ns).min(end_ns))?;
             self.stop_at_a_violation();
@@ -223,6 +231,12 @@ impl<'a, W: World> Runner<'a, W> {
             let note = format!("stopping: {violation}");
             self.progress.note(&note);
         }
+    }
+
+    /// When the schedule next wants something done.
+    fn next_fault_ns(&self) -> u64 {
+        let next = self.timeline.next_due_ms();
+        next.map_or(u64::MAX, |due_ms| due_ms.saturating_mul(NS_PER_MS))
     }
 
     /// Waits for one event, or the deadline, and deals with it.
@@ -251,6 +265,12 @@ impl<'a, W: World> Runner<'a, W> {
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
             }
+            Event::Moment {
+                hold,
+                ids,
+                event,
+                leads,
+            } => self.moment_has_come(hold, &ids, Cause { event, leads })?,
             Event::NodeCrashed {
                 node,
                 description,
@@ -287,6 +307,7 @@ impl<'a, W: World> Runner<'a, W> {
     fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {
         for due in self.timeline.due(now_ns / NS_PER_MS) {
             match due {
+                Due::Watch(id) => self.watch(id),
                 Due::Start(id) => self.start_fault(id)?,
                 Due::Heal(id) => self.heal_fault(id)?,
             }
@@ -326,7 +347,10 @@ impl<'a, W: World> Runner<'a, W> {
             Err(reason) => return self.skip_fault(id, reason),
         };
         let now_ns = self.world.now_ns();
-        let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
+        let resolved = ResolvedFault {
+            event: self.causes.get(&id).map(|cause| cause.event.clone()),
+            ..resolution.to_resolved(now_ns / NS_PER_MS)
+        };
         self.recorder
             .update_fault(id, |fault| fault.resolved = Some(resolved))?;
         if resolution.action == Action::Burst {
@@ -341,15 +365,20 @@ impl<'a, W: World> Runner<'a, W> {
         self.starting.remove(&id);
         self.heal_when_started.remove(&id);
         self.timeline.forget(id);
+        self.let_go_for(id);
         self.recorder.update_fault(id, |fault| {
             fault.outcome = Some(FaultOutcome::Skipped);
             fault.reason = Some(reason);
         })
     }
 
-    /// A recorded target is used as it stands; a symbolic one is resolved now.
+    /// A recorded target is used as it stands; a symbolic one is resolved now, and so is that of a fault that
+    /// an event starts, since the event may come to another node than it did.
     fn resolve(&self, fault: &ScheduledFault, sight: Sight) -> Result<Resolution, String> {
-        if let Some(resolved) = &fault.resolved {
+        let cause = self.causes.get(&fault.id);
+        if let Some(resolved) = &fault.resolved
+            && cause.is_none()
+        {
             return Action::from_resolved(&fault.fault.kind, resolved)
                 .map(|action| Resolution {
                     action,
@@ -358,8 +387,14 @@ impl<'a, W: World> Runner<'a, W> {
                 .map_err(|error| error.to_string());
         }
         let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
-        let leader = self.clients.leader().map(str::to_owned);
+        let leads = cause.filter(|cause| cause.leads);
+        // Clients hear of a new leader later than those who watch it.
+        let leader = match leads {
+            Some(cause) => Some(cause.event.node.clone()),
+            None => self.clients.leader().map(str::to_owned),
+        };
         let view = ClusterView {
+            event_node: cause.map(|cause| cause.event.node.clone()),
             roles: sight.roles,
             log_ends: sight.log_ends,
             damaged: self.damaged_nodes(),
@@ -427,6 +462,7 @@ impl<'a, W: World> Runner<'a, W> {
         if self.heal_when_started.remove(&id) {
             self.heal_fault(id)?;
         }
+        self.let_go_for(id);
         Ok(())
     }
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use nemesis::action::Action;
-use results::schedule::FaultOutcome;
+use results::schedule::{FaultOutcome, StartingEvent};
 use results::trace::Role;
+use results::trigger::EventTrigger;
 use serde_json::{Map, Value};
 
 /// A cluster under test, with the clients and fault machinery that reach it.
@@ -30,6 +31,16 @@ pub trait World {
 
     /// Finds out what can be known of the nodes now. Exactly one [`Event::Seen`] with this id follows.
     fn look(&mut self, id: u64);
+
+    /// Lets a fault wait for an event of a node, which is counted from now on. When it comes,
+    /// [`Event::Moment`] follows.
+    fn watch(&mut self, id: u64, trigger: EventTrigger);
+
+    /// Lets no fault wait for an event any more.
+    fn watch_nothing(&mut self);
+
+    /// Lets the node go on that an [`Event::Moment`] holds. Nothing if it is gone.
+    fn go_on(&mut self, hold: u64);
 
     /// Makes every node run, unstopped and unskewed, whatever the faults did. Links are whole once every
     /// fault that cut them is taken back.
@@ -194,6 +205,18 @@ pub enum Event {
         problems: Vec<String>,
         /// By name: nodes that do not start with data that a fault has destroyed, with their reasons.
         damaged: Map<String, Value>,
+    },
+    /// The event of some faults has come. Its node does not go on before [`World::go_on`] says so, unless
+    /// the event is that it has sent something, or has started.
+    Moment {
+        /// Names the hold; never reused within a run.
+        hold: u64,
+        /// The faults, ascending.
+        ids: Vec<u64>,
+        /// What happened.
+        event: StartingEvent,
+        /// Whether the node leads.
+        leads: bool,
     },
     /// A node ended although nobody asked it to.
     NodeCrashed {

@@ -138,9 +138,24 @@ fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
         );
         for (trigger, fault, word) in [
             (
-                r#"{"on":"became-leader","nth":2}"#,
+                r#"{"on":"became-follower","node":"observer"}"#,
                 r#"{"kind":"kill","targets":"event-node"}"#,
-                "starting faults after events",
+                "having observers",
+            ),
+            (
+                r#"{"on":"voters-appended"}"#,
+                r#"{"kind":"kill","targets":"event-node"}"#,
+                "changing the voters",
+            ),
+            (
+                r#"{"on":"message-sent:fetch","node":"leader"}"#,
+                r#"{"kind":"kill","targets":"event-node"}"#,
+                "a leader does not fetch",
+            ),
+            (
+                r#"{"on":"flush","edge":"before"}"#,
+                r#"{"kind":"clock-skew","targets":"event-node","offset_ms":5}"#,
+                "needs an answer",
             ),
             (
                 r#"{"at_ms":3000}"#,

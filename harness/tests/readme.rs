@@ -181,16 +181,72 @@ fn outline(line: &str, port_prefix: &str) -> String {
 }
 
 #[test]
-fn the_schedule_shown_can_be_run() {
+fn the_schedules_shown_can_be_run() {
     let schedules: Vec<String> = blocks("json")
         .into_iter()
         .filter(|block| block.contains("\"faults\""))
         .collect();
-    assert_eq!(schedules.len(), 1);
-    let mut schedule: Schedule = serde_json::from_str(&schedules[0]).unwrap();
+    assert_eq!(schedules.len(), 2);
     let nodes: Vec<String> = (1..=5).map(|id| format!("n{id}")).collect();
-    nemesis::schedule::prepare(&mut schedule, &nodes).unwrap();
-    assert_eq!(schedule.faults.len(), 3);
+    for (text, fault_count) in schedules.iter().zip([3, 2]) {
+        let mut schedule: Schedule = serde_json::from_str(text).unwrap();
+        nemesis::schedule::prepare(&mut schedule, &nodes).unwrap();
+        assert_eq!(schedule.faults.len(), fault_count);
+        let capabilities = harness::processes::capabilities();
+        assert_eq!(capabilities.refusals(&schedule), []);
+    }
+}
+
+#[test]
+fn faults_start_at_the_events_shown() {
+    let schedules = blocks("json");
+    let shown = schedules.iter().find(|block| block.contains("\"on\""));
+    let schedule: Schedule = serde_json::from_str(shown.unwrap()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("events.json");
+    std::fs::write(&file, serde_json::to_vec(&schedule).unwrap()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_harness"))
+        .args([
+            "sim",
+            "--time",
+            "7",
+            "--seed",
+            "1",
+            "--keep",
+            "--schedule",
+            "events.json",
+        ])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let run = directory.path().join("runs/latest/schedule.json");
+    let run: Schedule = serde_json::from_slice(&std::fs::read(run).unwrap()).unwrap();
+    for fault in run.faults {
+        assert!(
+            fault.had_effect() || fault.fault.kind == "partition",
+            "{fault:?}"
+        );
+        let event = fault.resolved.unwrap().event.unwrap();
+        assert!(event.time_ns >= 3_000_000_000, "{event:?}");
+    }
+}
+
+#[test]
+fn every_event_is_named() {
+    let text = readme();
+    for event in results::trigger::EventName::all() {
+        let name = event.name();
+        // No run changes the voters.
+        if name != "voters-appended" {
+            let word = name.rsplit(':').next().unwrap();
+            assert!(text.contains(&format!("`{word}`")), "{name} is missing");
+        }
+    }
 }
 
 #[test]

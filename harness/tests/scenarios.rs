@@ -37,6 +37,22 @@ fn every_scenario_comes_out_as_it_says() {
     }
 }
 
+/// Bugs that show only at exact moments, and those that every set of faults ought to find, have a scenario each.
+#[test]
+fn the_bugs_that_need_a_schedule_have_one() {
+    let bugs: Vec<String> = files()
+        .iter()
+        .filter_map(|file| Scenario::read(file).unwrap().options.bug)
+        .map(|name| name.parse::<node::mutants::Bug>().unwrap().id().to_owned())
+        .collect();
+    for id in [
+        "B01", "B02", "B03", "B04", "B05", "B06", "B09", "B10", "B12", "B13", "B14", "B17", "B18",
+        "B20", "B21", "B23", "B24", "B27", "B31", "B52", "B54", "B55", "B68",
+    ] {
+        assert!(bugs.iter().any(|bug| bug == id), "{id}: {bugs:?}");
+    }
+}
+
 /// What a bug breaks must be the bug's doing: the node without it withstands the same schedule.
 #[test]
 fn no_scenario_of_a_bug_breaks_the_unmodified_node() {

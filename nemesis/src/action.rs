@@ -196,7 +196,11 @@ impl Action {
         if let Value::Object(details) = details {
             targets.extend(details);
         }
-        ResolvedFault { at_ms, targets }
+        ResolvedFault {
+            at_ms,
+            event: None,
+            targets,
+        }
     }
 
     /// Reads the action back from its record; `kind` is that of the fault it was resolved from.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use results::schedule::{Schedule, ScheduledFault, Trigger};
-use results::trigger::{Edge, NodeSelector};
+use results::trigger::{Edge, EventName, NodeSelector};
 
 use crate::family::Family;
 use crate::fault::{DiskProblem, Fault, Group, Shaping, Style, Target, Targets};
@@ -332,6 +332,9 @@ fn trigger_needs(trigger: &Trigger) -> Vec<Need> {
         Edge::Before => Need::BeforeEvent,
         Edge::After => Need::AfterEvent,
     }];
+    if on.event == EventName::VotersAppended {
+        needs.push(Need::Membership);
+    }
     if on.node == NodeSelector::Observer {
         needs.push(Need::KnowObservers);
     }

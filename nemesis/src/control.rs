@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// How long a call may take unless said otherwise, waiting for earlier calls included.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -22,9 +24,34 @@ const LINE_MAX_BYTES: usize = 1 << 20;
 /// on requests in the order they were sent, so a later one always has the last word.
 #[derive(Debug, Clone)]
 pub struct ControlClient {
-    connection: Arc<Mutex<Connection>>,
+    turn: Arc<Mutex<Turn>>,
+    writer: Arc<Mutex<Writer>>,
     timeout: Duration,
 }
+
+/// What a node says when it comes to a barrier.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct BarrierReached {
+    /// Names the barrier; [`ControlClient::go_on`] opens it.
+    pub barrier: u64,
+    /// The event: `flush`, `became-leader` and so on.
+    pub event: String,
+    /// `before` or `after`.
+    pub edge: String,
+    /// Whether the node waits there. It does not after it has sent something, which leaves only if it
+    /// goes on.
+    pub held: bool,
+    /// The state that the node last reported: `leader`, `follower` and so on.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// Its epoch.
+    pub epoch: i32,
+    /// Number of the event in its trace; before an event, of the next one.
+    pub seq: u64,
+}
+
+/// The barriers that a node comes to, in order. Ends with the connection.
+pub type BarriersReached = UnboundedReceiver<BarrierReached>;
 
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -83,17 +110,52 @@ pub enum ControlError {
 }
 
 impl ControlClient {
-    /// A client on a connected socket, with [`DEFAULT_TIMEOUT`] for every call.
-    pub fn new(stream: UnixStream) -> Self {
+    /// A client on a connected socket, with [`DEFAULT_TIMEOUT`] for every call, and the barriers that the
+    /// node comes to. Must be called inside a Tokio runtime.
+    pub fn new(stream: UnixStream) -> (Self, BarriersReached) {
         Self::with_timeout(stream, DEFAULT_TIMEOUT)
     }
 
     /// A client on a connected socket whose calls may take `timeout` each.
-    pub fn with_timeout(stream: UnixStream, timeout: Duration) -> Self {
-        Self {
-            connection: Arc::new(Mutex::new(Connection::new(stream))),
+    pub fn with_timeout(stream: UnixStream, timeout: Duration) -> (Self, BarriersReached) {
+        let (input, output) = stream.into_split();
+        let (answers, answered) = unbounded_channel();
+        let (barriers, reached) = unbounded_channel();
+        tokio::spawn(sort_lines(input, answers, barriers));
+        let client = Self {
+            turn: Arc::new(Mutex::new(Turn {
+                answered,
+                last_id: 0,
+            })),
+            writer: Arc::new(Mutex::new(Writer {
+                output,
+                outgoing: Vec::new(),
+                closed: None,
+            })),
             timeout,
-        }
+        };
+        (client, reached)
+    }
+
+    /// Puts barriers into the node's way at these events and edges (`("flush", "before")`), and takes all
+    /// others away. The node waits at each until it is told to go on.
+    pub async fn set_barriers(&self, at: &[(String, &str)]) -> Result<(), ControlError> {
+        let places = at
+            .iter()
+            .map(|(event, edge)| json!({ "event": event, "edge": edge }));
+        let mut parameters = Map::new();
+        parameters.insert("at".into(), places.collect());
+        self.call("barriers", &parameters).await.map(drop)
+    }
+
+    /// Lets the node go on from a barrier. Unlike calls, it does not wait for its turn: a node that waits
+    /// there answers nobody.
+    pub async fn go_on(&self, barrier: u64) -> Result<(), ControlError> {
+        let mut writer = self.writer.lock().await;
+        writer.flush().await?;
+        let line = json!({ "command": "continue", "barrier": barrier });
+        writer.outgoing = format!("{line}\n").into_bytes();
+        writer.flush().await
     }
 
     /// Asks the node for its status.
@@ -155,8 +217,8 @@ impl ControlClient {
         parameters: &Map<String, Value>,
     ) -> Result<Value, ControlError> {
         let exchange = async {
-            let mut connection = self.connection.lock().await;
-            connection.exchange(command, parameters).await
+            let mut turn = self.turn.lock().await;
+            turn.exchange(&self.writer, command, parameters).await
         };
         tokio::time::timeout(self.timeout, exchange)
             .await
@@ -190,49 +252,45 @@ struct Head {
     error: Option<String>,
 }
 
-/// Everything that must survive a call given up half-way: bytes of a line that went out only in part,
-/// bytes of one that came in only in part, and the number of the last request.
+/// What must survive a call given up half-way, besides what is on its way out: the number of the last
+/// request, and answers that nobody has taken.
 #[derive(Debug)]
-struct Connection {
-    stream: UnixStream,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+struct Turn {
+    /// Lines of the node that tell of no barrier, then why there are no more.
+    answered: UnboundedReceiver<Result<Vec<u8>, String>>,
     last_id: u64,
-    closed: Option<String>,
 }
 
-impl Connection {
-    fn new(stream: UnixStream) -> Self {
-        Self {
-            stream,
-            outgoing: Vec::new(),
-            incoming: Vec::new(),
-            last_id: 0,
-            closed: None,
-        }
-    }
-
+impl Turn {
     async fn exchange(
         &mut self,
+        writer: &Mutex<Writer>,
         command: &str,
         parameters: &Map<String, Value>,
     ) -> Result<Value, ControlError> {
-        // What an earlier call left behind goes first, so that at most one line ever waits here.
-        self.flush().await?;
-        self.last_id += 1;
-        let id = self.last_id;
-        let request = Request {
-            id,
-            command,
-            parameters,
+        let id = {
+            let mut writer = writer.lock().await;
+            // What an earlier call left behind goes first, so that at most one line ever waits here.
+            writer.flush().await?;
+            self.last_id += 1;
+            let request = Request {
+                id: self.last_id,
+                command,
+                parameters,
+            };
+            let mut line = serde_json::to_vec(&request)
+                .map_err(|error| ControlError::Malformed(error.to_string()))?;
+            line.push(b'\n');
+            writer.outgoing = line;
+            writer.flush().await?;
+            self.last_id
         };
-        let mut line = serde_json::to_vec(&request)
-            .map_err(|error| ControlError::Malformed(error.to_string()))?;
-        line.push(b'\n');
-        self.outgoing = line;
-        self.flush().await?;
         loop {
-            let line = self.next_line().await?;
+            let line = match self.answered.recv().await {
+                Some(Ok(line)) => line,
+                Some(Err(reason)) => return Err(writer.lock().await.close(reason)),
+                None => return Err(writer.lock().await.close("the node hung up".into())),
+            };
             let malformed = |error: serde_json::Error| {
                 ControlError::Malformed(format!("{error} in {}", excerpt(&line)))
             };
@@ -252,12 +310,24 @@ impl Connection {
             return Err(ControlError::Refused(reason));
         }
     }
+}
 
+/// The way to the node, with the bytes of a line that went out only in part.
+#[derive(Debug)]
+struct Writer {
+    output: OwnedWriteHalf,
+    outgoing: Vec<u8>,
+    closed: Option<String>,
+}
+
+impl Writer {
     async fn flush(&mut self) -> Result<(), ControlError> {
-        self.check_open()?;
+        if let Some(reason) = &self.closed {
+            return Err(ControlError::Closed(reason.clone()));
+        }
         while !self.outgoing.is_empty() {
             // Not `write_all`: given up half-way, it does not tell how much is out.
-            match self.stream.write(&self.outgoing).await {
+            match self.output.write(&self.outgoing).await {
                 Ok(0) => return Err(self.close("the node takes no more requests".into())),
                 Ok(count) => drop(self.outgoing.drain(..count)),
                 Err(error) => return Err(self.close(error.to_string())),
@@ -266,36 +336,39 @@ impl Connection {
         Ok(())
     }
 
-    async fn next_line(&mut self) -> Result<Vec<u8>, ControlError> {
-        loop {
-            if let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.incoming.drain(..=end).collect();
-                line.pop();
-                return Ok(line);
-            }
-            if self.incoming.len() > LINE_MAX_BYTES {
-                return Err(self.close(format!("a line of more than {LINE_MAX_BYTES} bytes")));
-            }
-            self.check_open()?;
-            match self.stream.read_buf(&mut self.incoming).await {
-                Ok(0) => return Err(self.close("the node hung up".into())),
-                Ok(_) => {}
-                Err(error) => return Err(self.close(error.to_string())),
-            }
-        }
-    }
-
-    fn check_open(&self) -> Result<(), ControlError> {
-        match &self.closed {
-            None => Ok(()),
-            Some(reason) => Err(ControlError::Closed(reason.clone())),
-        }
-    }
-
     fn close(&mut self, reason: String) -> ControlError {
-        self.closed = Some(reason.clone());
-        ControlError::Closed(reason)
+        let reason = self.closed.get_or_insert(reason);
+        ControlError::Closed(reason.clone())
     }
+}
+
+/// Takes in what the node says for as long as it does, and hands it to those who wait for it.
+async fn sort_lines(
+    mut input: OwnedReadHalf,
+    answers: UnboundedSender<Result<Vec<u8>, String>>,
+    barriers: UnboundedSender<BarrierReached>,
+) {
+    let mut incoming = Vec::new();
+    let reason = loop {
+        while let Some(end) = incoming.iter().position(|byte| *byte == b'\n') {
+            let mut line: Vec<u8> = incoming.drain(..=end).collect();
+            line.pop();
+            // Sending fails when nobody is left to hear of it.
+            match serde_json::from_slice(&line) {
+                Ok(reached) => drop(barriers.send(reached)),
+                Err(_) => drop(answers.send(Ok(line))),
+            }
+        }
+        if incoming.len() > LINE_MAX_BYTES {
+            break format!("a line of more than {LINE_MAX_BYTES} bytes");
+        }
+        match input.read_buf(&mut incoming).await {
+            Ok(0) => break "the node hung up".into(),
+            Ok(_) => {}
+            Err(error) => break error.to_string(),
+        }
+    };
+    let _ = answers.send(Err(reason));
 }
 
 fn excerpt(line: &[u8]) -> String {
@@ -310,9 +383,15 @@ mod tests {
     type Node = BufReader<UnixStream>;
 
     fn pair(timeout_ms: u64) -> (ControlClient, Node) {
+        let (client, node, _) = pair_with_barriers(timeout_ms);
+        (client, node)
+    }
+
+    fn pair_with_barriers(timeout_ms: u64) -> (ControlClient, Node, BarriersReached) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let client = ControlClient::with_timeout(ours, Duration::from_millis(timeout_ms));
-        (client, BufReader::new(theirs))
+        let timeout = Duration::from_millis(timeout_ms);
+        let (client, reached) = ControlClient::with_timeout(ours, timeout);
+        (client, BufReader::new(theirs), reached)
     }
 
     async fn request(node: &mut Node) -> Value {
@@ -422,8 +501,8 @@ mod tests {
             "{second:?}"
         );
         let patient = ControlClient {
-            connection: client.connection.clone(),
             timeout: Duration::from_millis(PATIENT_MS),
+            ..client.clone()
         };
         let (third, ()) = tokio::join!(patient.set_clock(3, 1.0), async {
             for id in 1..=3 {
@@ -453,8 +532,8 @@ mod tests {
             );
         }
         let patient = ControlClient {
-            connection: client.connection.clone(),
             timeout: Duration::from_millis(PATIENT_MS),
+            ..client.clone()
         };
         let (result, ()) = tokio::join!(patient.shutdown(), async {
             let first = request(&mut node).await;
@@ -469,6 +548,44 @@ mod tests {
             .await;
         });
         assert_eq!(result, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_node_at_a_barrier_is_let_go_while_calls_wait() {
+        let (client, mut node, mut reached) = pair_with_barriers(PATIENT_MS);
+        let serve = async {
+            let armed = request(&mut node).await;
+            assert_eq!(
+                armed,
+                json!({"id": 1, "command": "barriers", "at": [{"event": "flush", "edge": "before"}]})
+            );
+            answer(&mut node, r#"{"id":1,"ok":true}"#).await;
+            assert_eq!(request(&mut node).await["command"], "shutdown");
+            answer(
+                &mut node,
+                r#"{"barrier":7,"event":"flush","edge":"before","held":true,"role":"leader","epoch":2,"seq":40}"#,
+            )
+            .await;
+            assert_eq!(
+                request(&mut node).await,
+                json!({"command": "continue", "barrier": 7})
+            );
+            answer(&mut node, r#"{"id":2,"ok":true}"#).await;
+        };
+        let drive = async {
+            client
+                .set_barriers(&[("flush".into(), "before")])
+                .await
+                .unwrap();
+            let (stopped, ()) = tokio::join!(client.shutdown(), async {
+                let at = reached.recv().await.unwrap();
+                assert_eq!((at.barrier, at.held, at.seq), (7, true, 40));
+                assert_eq!(at.role.as_deref(), Some("leader"));
+                client.go_on(at.barrier).await.unwrap();
+            });
+            stopped.unwrap();
+        };
+        tokio::join!(serve, drive);
     }
 
     #[tokio::test]

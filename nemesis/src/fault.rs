@@ -368,6 +368,18 @@ impl Fault {
         self.targets() == Some(&Targets::EventNode) || self.target() == Some(&Target::EventNode)
     }
 
+    /// Whether a node must answer to it, which a node that is held before an event cannot.
+    pub fn needs_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Restart { .. }
+                | Self::ClockSkew { .. }
+                | Self::ClockStrobe { .. }
+                | Self::Membership { .. }
+                | Self::Snapshot { .. }
+        )
+    }
+
     /// Refuses what this cluster cannot do, so that it fails before the run and not in the middle of it.
     pub fn validate(&self, nodes: &[String]) -> Result<(), FaultError> {
         if let Some(targets) = self.targets() {

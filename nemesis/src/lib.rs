@@ -2,7 +2,7 @@
 //! Never judges: whether the cluster kept its promises is decided elsewhere, from recorded evidence.
 //!
 //! The pure half ([`fault`], [`family`], [`capability`], [`plan`], [`schedule`], [`view`], [`budget`],
-//! [`resolve`], [`action`], [`timeline`], [`traffic`], [`tuning`])
+//! [`resolve`], [`action`], [`timeline`], [`watch`], [`traffic`], [`tuning`])
 //! serves both the simulation and real processes. The other half ([`links`], [`processes`],
 //! [`control`]) acts on real processes and needs no privileges beyond owning them.
 
@@ -22,3 +22,4 @@ pub mod timeline;
 pub mod traffic;
 pub mod tuning;
 pub mod view;
+pub mod watch;

@@ -3,9 +3,11 @@
 
 use crate::action::{Action, ReplayError};
 use crate::fault::{Fault, FaultError, check_names};
+use crate::watch::contradiction;
 use results::FORMAT_VERSION;
 use results::schedule::{Schedule, ScheduledFault};
-use results::trigger::NodeSelector;
+use results::trigger::{Edge, NodeSelector};
+
 use std::collections::BTreeSet;
 
 /// What is wrong with a schedule. `position` counts the faults of the file from 1.
@@ -49,6 +51,25 @@ pub enum ScheduleError {
     NoEvent {
         /// Which fault.
         position: usize,
+    },
+    /// An event that never comes.
+    #[error("fault {position} of the schedule waits for an event that never comes: {reason}")]
+    NeverComes {
+        /// Which fault.
+        position: usize,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A fault that a node must answer to while it is held.
+    #[error(
+        "fault {position} of the schedule ({kind}) needs an answer of the node that is held before the \
+         event; use \"edge\": \"after\""
+    )]
+    NoAnswer {
+        /// Which fault.
+        position: usize,
+        /// Its kind.
+        kind: String,
     },
     /// A record that cannot be replayed.
     #[error("fault {position} of the schedule: {error}")]
@@ -117,10 +138,19 @@ fn check_asked(
     match &fault.trigger.on {
         None if asked.hits_event_node() => Err(ScheduleError::NoEvent { position }),
         None => Ok(()),
-        Some(on) => match &on.node {
-            NodeSelector::Node(node) => check_names([node], nodes).map_err(wrong),
-            _ => Ok(()),
-        },
+        Some(on) => {
+            if let Some(reason) = contradiction(on) {
+                return Err(ScheduleError::NeverComes { position, reason });
+            }
+            if on.edge == Edge::Before && asked.needs_answer() {
+                let kind = fault.fault.kind.clone();
+                return Err(ScheduleError::NoAnswer { position, kind });
+            }
+            match &on.node {
+                NodeSelector::Node(node) => check_names([node], nodes).map_err(wrong),
+                _ => Ok(()),
+            }
+        }
     }
 }
 
@@ -196,6 +226,12 @@ mod tests {
         let nowhere = r#"{"trigger":{"on":"flush","node":["n8"]},"duration_ms":5,
                           "fault":{"kind":"kill","targets":"event-node"}}"#;
         assert!(refused(&format!("[{nowhere}]")).contains("n8"));
+        let never = r#"{"trigger":{"on":"message-sent:vote","node":"leader"},"duration_ms":5,
+                        "fault":{"kind":"kill"}}"#;
+        assert!(refused(&format!("[{never}]")).contains("only a candidate"));
+        let held = r#"{"trigger":{"on":"flush","edge":"before"},"duration_ms":5,
+                       "fault":{"kind":"clock-skew","offset_ms":9}}"#;
+        assert!(refused(&format!("[{held}]")).contains("clock-skew"));
         let mut future = read("[]");
         future.format_version = 2;
         assert!(prepare(&mut future, &nodes()).is_err());

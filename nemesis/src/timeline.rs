@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Something to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
+    /// Let the fault with this id wait for its event, which is counted from now on.
+    Watch(u64),
     /// Start the fault with this id.
     Start(u64),
     /// Heal the fault with this id.
@@ -16,27 +18,35 @@ pub enum Due {
 /// Where a run stands in its schedule. All times are milliseconds since the run started.
 #[derive(Debug, Clone)]
 pub struct Timeline {
-    /// `(at_ms, id)` of the faults that have not started.
+    /// `(at_ms, id)` of the faults that have not started; of those that wait for an event, when they
+    /// begin to.
     starts: BTreeSet<(u64, u64)>,
+    /// The faults that an event starts.
+    by_event: BTreeSet<u64>,
+    /// Those of them that wait for it now.
+    waiting: BTreeSet<u64>,
     /// `(at_ms, id)` of the healings of the active faults.
     heals: BTreeSet<(u64, u64)>,
     duration_ms: BTreeMap<u64, u64>,
 }
 
 impl Timeline {
-    /// The beginning of a schedule. Faults that wait for an event are never due by time.
+    /// The beginning of a schedule. Faults that wait for an event start by [`Self::fire`] alone.
     ///
     /// # Panics
     /// When two faults share an id; [`crate::schedule::prepare`] refuses such a schedule.
     pub fn new(schedule: &Schedule) -> Self {
         let mut timeline = Self {
             starts: BTreeSet::new(),
+            by_event: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             heals: BTreeSet::new(),
             duration_ms: BTreeMap::new(),
         };
         for fault in &schedule.faults {
-            if fault.trigger.on.is_none() {
-                timeline.starts.insert((fault.trigger.at_ms, fault.id));
+            timeline.starts.insert((fault.trigger.at_ms, fault.id));
+            if fault.trigger.on.is_some() {
+                timeline.by_event.insert(fault.id);
             }
             let earlier = timeline.duration_ms.insert(fault.id, fault.duration_ms);
             assert!(earlier.is_none(), "fault id {} is not unique", fault.id);
@@ -73,6 +83,11 @@ impl Timeline {
                     self.heals.remove(&heal);
                     due.push(Due::Heal(heal.1));
                 }
+                (_, Some(start)) if self.by_event.contains(&start.1) => {
+                    self.starts.remove(&start);
+                    self.waiting.insert(start.1);
+                    due.push(Due::Watch(start.1));
+                }
                 (_, Some(start)) => {
                     self.starts.remove(&start);
                     self.heal_after(start.1, now_ms);
@@ -81,6 +96,20 @@ impl Timeline {
                 _ => return due,
             }
         }
+    }
+
+    /// The event of a fault has come: whether the fault waited for it, and starts now.
+    pub fn fire(&mut self, id: u64, now_ms: u64) -> bool {
+        let waited = self.waiting.remove(&id);
+        if waited {
+            self.heal_after(id, now_ms);
+        }
+        waited
+    }
+
+    /// Lets no fault wait for its event any more. Those that did, ascending.
+    pub fn stop_waiting(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.waiting).into_iter().collect()
     }
 
     /// Corrects when a fault really started, so that its duration counts from there; for faults that
@@ -109,6 +138,7 @@ impl Timeline {
         let ids = self.active();
         self.heals.clear();
         self.starts.clear();
+        self.waiting.clear();
         ids
     }
 
@@ -121,7 +151,7 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Due::{Heal, Start};
+    use Due::{Heal, Start, Watch};
 
     fn timeline(faults: &[(u64, u64, u64)]) -> Timeline {
         let faults: Vec<serde_json::Value> = faults
@@ -198,13 +228,32 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_waits_for_an_event_never_starts_by_time() {
+    fn a_fault_waits_for_its_event_and_lasts_from_there() {
         let schedule = serde_json::json!({"format_version": 1, "faults": [
-            {"id": 1, "trigger": {"on": "became-leader", "at_ms": 5}, "duration_ms": 1,
+            {"id": 1, "trigger": {"on": "became-leader", "at_ms": 5}, "duration_ms": 10,
              "fault": {"kind": "kill"}}]});
         let mut timeline = Timeline::new(&serde_json::from_value(schedule).unwrap());
+        assert!(!timeline.fire(1, 4), "it does not wait yet");
+        assert_eq!(timeline.next_due_ms(), Some(5));
+        assert_eq!(timeline.due(5), [Watch(1)]);
         assert_eq!(timeline.next_due_ms(), None);
-        assert_eq!(timeline.due(u64::MAX), []);
+        assert!(timeline.active().is_empty());
+        assert!(timeline.fire(1, 70));
+        assert!(!timeline.fire(1, 71), "it starts once");
+        assert_eq!(timeline.active(), [1]);
+        assert_eq!(timeline.due(79), []);
+        assert_eq!(timeline.due(80), [Heal(1)]);
+    }
+
+    #[test]
+    fn no_event_starts_anything_after_the_end() {
+        let schedule = serde_json::json!({"format_version": 1, "faults": [
+            {"id": 1, "trigger": {"on": "flush"}, "duration_ms": 10, "fault": {"kind": "kill"}}]});
+        let mut timeline = Timeline::new(&serde_json::from_value(schedule).unwrap());
+        timeline.due(0);
+        assert_eq!(timeline.stop_waiting(), [1]);
+        assert_eq!(timeline.heal_all(), Vec::<u64>::new());
+        assert!(!timeline.fire(1, 3));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod boundary;
 mod disk_description;
 mod messages;
+mod moments;
 mod snapshot_work;
 mod snapshots;
 mod starting;
@@ -15,6 +16,7 @@ use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCo
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::{Command, Machine, Object};
 use crate::message::Response;
+use crate::moment::{Edge, Moment};
 use crate::mutants::Bug;
 use crate::raft::{
     Configuration, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription, QuorumState,
@@ -163,12 +165,19 @@ impl<D: Disk> NodeLoop<D> {
         let mut reads = Vec::new();
         let mut is_stepped = false;
         for arrival in arrivals {
+            let mut received = None;
             let input = match arrival {
                 Arrival::PeerRequest {
                     ticket,
                     correlation,
                     request,
                 } => {
+                    if outbox.wants_moments() {
+                        received = Moment::received(&request);
+                    }
+                    if let Some(moment) = received {
+                        outbox.moment(Edge::Before, moment);
+                    }
                     if outbox.wants_messages() {
                         let event = self.askers.note(ticket, correlation, &request);
                         self.trace(event, outbox);
@@ -203,6 +212,9 @@ impl<D: Disk> NodeLoop<D> {
             };
             self.step(now_ns, input, outbox)?;
             is_stepped = true;
+            if let Some(moment) = received {
+                outbox.moment(Edge::After, moment);
+            }
         }
         for commands in in_batches(commands) {
             is_stepped = true;
@@ -236,7 +248,10 @@ impl<D: Disk> NodeLoop<D> {
     ///
     /// # Errors
     /// See [`NodeLoop::process`].
-    pub fn begin_sync(&mut self) -> Result<LogSync, NodeError> {
+    pub fn begin_sync(&mut self, outbox: &mut impl Outbox) -> Result<LogSync, NodeError> {
+        if outbox.wants_moments() && self.replica.has_unflushed() {
+            outbox.moment(Edge::Before, Moment::Flush);
+        }
         let sync = self.storage.begin_sync()?;
         self.unsynced = false;
         self.syncing = true;
@@ -420,7 +435,7 @@ impl<D: Disk> NodeLoop<D> {
             self.release_held(outbox);
         }
         while self.awaits_sync() {
-            let synced = self.begin_sync()?.run();
+            let synced = self.begin_sync(outbox)?.run();
             self.finish_sync(now_ns, synced, outbox)?;
         }
         Ok(())
@@ -453,6 +468,13 @@ impl<D: Disk> NodeLoop<D> {
     }
 
     fn depart(&mut self, departure: Departure, outbox: &mut impl Outbox) {
+        let moment = match &departure {
+            Departure::Send { request, .. } if outbox.wants_moments() => Moment::sent(request),
+            _ => None,
+        };
+        if let Some(moment) = moment {
+            outbox.moment(Edge::Before, moment);
+        }
         if outbox.wants_messages() {
             let event = match &departure {
                 Departure::Send {
@@ -469,11 +491,14 @@ impl<D: Disk> NodeLoop<D> {
             }
         }
         outbox.depart(departure);
+        if let Some(moment) = moment {
+            outbox.moment(Edge::After, moment);
+        }
     }
 
     fn trace(&self, event: TraceEvent, outbox: &mut impl Outbox) {
         let epoch = self.replica.epoch();
-        outbox.trace(Traced { epoch, event });
+        moments::report(Traced { epoch, event }, outbox);
     }
 
     fn carry_out(
@@ -483,7 +508,9 @@ impl<D: Disk> NodeLoop<D> {
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         let mut apply_late = None;
-        for effect in effects.drain(..) {
+        let mut left = effects.drain(..);
+        while let Some(effect) = left.next() {
+            moments::announce(&effect, left.as_slice(), outbox);
             match effect {
                 Effect::Persist(state) => self.persist(state)?,
                 Effect::Append(batch) => {
@@ -564,9 +591,10 @@ impl<D: Disk> NodeLoop<D> {
                 }
                 Effect::Committed { high_watermark } => self.apply(high_watermark, outbox)?,
                 Effect::LeadershipLost => self.abandon_uncommitted(outbox),
-                Effect::Trace(traced) => outbox.trace(traced),
+                Effect::Trace(traced) => moments::report(traced, outbox),
             }
         }
+        drop(left);
         self.replica.take_back(effects);
         match apply_late {
             Some(high_watermark) => self.apply(high_watermark, outbox),

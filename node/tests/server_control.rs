@@ -69,6 +69,18 @@ fn start(mut command: Command, directory: &Path) -> (Node, Control) {
     (node, Control { stream, lines })
 }
 
+/// Writes in another thread, as this one blocks on the control socket; the status, if there is an answer.
+fn write_meanwhile(url: String) -> std::thread::JoinHandle<Option<u16>> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let write = async { ask(client().put(url).body("{\"value\":1}")).await };
+        runtime.block_on(write).ok().map(|(status, _)| status)
+    })
+}
+
 async fn leader_status(control: &mut Control) -> Value {
     for _ in 0..2000 {
         let status = control.ask(r#"{"id":1,"command":"status"}"#);
@@ -180,6 +192,68 @@ async fn the_end_of_the_harness_is_the_end_of_the_node() {
         node.said()
             .contains("n1 stopped: the harness closed the control socket")
     );
+}
+
+#[tokio::test]
+async fn a_node_waits_at_a_barrier_until_it_is_told_to_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (node, mut control) = controlled(directory.path());
+    leader_status(&mut control).await;
+    let unknown =
+        control.ask(r#"{"id":2,"command":"barriers","at":[{"event":"boom","edge":"after"}]}"#);
+    assert!(
+        unknown["error"].as_str().unwrap().contains("boom"),
+        "{unknown}"
+    );
+    let armed =
+        control.ask(r#"{"id":3,"command":"barriers","at":[{"event":"flush","edge":"before"}]}"#);
+    assert_eq!(armed, json!({"id": 3, "ok": true}));
+    let write = write_meanwhile(node.url("/registers/a"));
+    let reached = control.answer();
+    assert_eq!(
+        (
+            &reached["event"],
+            &reached["edge"],
+            &reached["held"],
+            &reached["role"]
+        ),
+        (
+            &json!("flush"),
+            &json!("before"),
+            &json!(true),
+            &json!("leader")
+        )
+    );
+    // Nothing of the node answers, but what is about barriers is heard.
+    writeln!(control.stream, r#"{{"id":4,"command":"status"}}"#).unwrap();
+    let disarmed = control.ask(r#"{"id":5,"command":"barriers","at":[]}"#);
+    assert_eq!(disarmed["id"], 5, "{disarmed}");
+    assert!(
+        !write.is_finished(),
+        "what is not durable is not acknowledged"
+    );
+    let barrier = &reached["barrier"];
+    writeln!(
+        control.stream,
+        r#"{{"command":"continue","barrier":{barrier}}}"#
+    )
+    .unwrap();
+    assert_eq!(control.answer()["id"], 4);
+    assert_eq!(write.join().unwrap(), Some(200));
+}
+
+#[tokio::test]
+async fn a_node_at_a_barrier_ends_with_its_harness() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut node, mut control) = controlled(directory.path());
+    leader_status(&mut control).await;
+    let at = r#"[{"event":"append","edge":"before"}]"#;
+    control.ask(&format!(r#"{{"id":3,"command":"barriers","at":{at}}}"#));
+    let write = write_meanwhile(node.url("/registers/a"));
+    assert_eq!(control.answer()["event"], "append");
+    drop(control);
+    assert_eq!(node.ended().await.code(), Some(1));
+    assert_eq!(write.join().unwrap(), None);
 }
 
 #[tokio::test]

@@ -33,9 +33,26 @@ pub struct FaultDescription {
 pub struct ResolvedFault {
     /// Milliseconds since the run started at which the fault was applied.
     pub at_ms: u64,
+    /// The event that started it, if an event did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<StartingEvent>,
     /// The concrete targets, as the kind defines them (`cut`, `nodes`, `clocks`, ...).
     #[serde(flatten)]
     pub targets: Map<String, Value>,
+}
+
+/// The event of a node that started a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartingEvent {
+    /// The node.
+    pub node: String,
+    /// How often that node was started by then, from 1.
+    pub incarnation: u32,
+    /// Number of the event in the trace of that incarnation; for a fault before an event, the number of
+    /// the next one that was told.
+    pub seq: u64,
+    /// Nanoseconds since the run started.
+    pub time_ns: u64,
 }
 
 /// What became of a fault.

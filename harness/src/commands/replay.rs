@@ -172,7 +172,10 @@ pub(super) fn schedule(
 ) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     for fault in &mut schedule.faults {
-        if let Some(resolved) = &fault.resolved {
+        // What an event started waits for the same event again.
+        if let Some(resolved) = &fault.resolved
+            && fault.trigger.on.is_none()
+        {
             fault.trigger.at_ms = resolved.at_ms;
         }
     }

@@ -14,6 +14,7 @@ use nemesis::processes::{self as signals, Confirmation};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::moments::Moments;
 use super::node_process::{NodeProcess, NodeSettings};
 use super::spawner::Spawner;
 use crate::world::Event;
@@ -96,12 +97,19 @@ pub(super) struct Cluster {
     addresses: SyncMutex<BTreeMap<String, SocketAddr>>,
     /// The proxies between the nodes.
     pub links: Links,
+    /// What the nodes are watched for.
+    pub moments: Moments,
     spawner: Spawner,
 }
 
 impl Cluster {
     /// A cluster of nodes that are not started yet.
-    pub(super) fn new(settings: Vec<NodeSettings>, links: Links, spawner: Spawner) -> Self {
+    pub(super) fn new(
+        settings: Vec<NodeSettings>,
+        links: Links,
+        spawner: Spawner,
+        moments: Moments,
+    ) -> Self {
         let slot = |settings: NodeSettings| {
             let name = settings.name.clone();
             let slot = Slot {
@@ -123,6 +131,7 @@ impl Cluster {
             slots: settings.into_iter().map(slot).collect(),
             addresses: SyncMutex::default(),
             links,
+            moments,
             spawner,
         }
     }
@@ -178,11 +187,16 @@ impl Cluster {
         slot.failed_start = None;
         let started = slot.settings.start(slot.incarnation, &self.spawner).await;
         slot.is_owed = started.is_err();
-        let process = started.inspect_err(|problem| slot.failed_start = Some(problem.clone()))?;
+        let (process, reached) =
+            started.inspect_err(|problem| slot.failed_start = Some(problem.clone()))?;
         for (id, fault) in &slot.disk_faults {
             // A process starts with a disk that works. One that ended at once is noticed as a crash.
             let _ = process.control.fail_disk(*id, *fault).await;
         }
+        let control = process.control.clone();
+        self.moments
+            .attend(node, slot.incarnation, control, reached)
+            .await;
         self.set_address(node, Some(process.address));
         slot.process = Some(process);
         slot.stopped_since = None;

@@ -55,6 +55,8 @@ pub fn capabilities() -> Capabilities {
         Need::Truncate,
         Need::TornWrite,
         Need::MisdirectedWrite,
+        Need::AfterEvent,
+        Need::BeforeEvent,
     ];
     Capabilities::new("real processes", can)
         .without(

@@ -6,6 +6,7 @@ mod cluster;
 mod disks;
 mod faults;
 mod lives;
+mod moments;
 mod node_process;
 mod spawner;
 mod strobes;
@@ -22,6 +23,7 @@ use nemesis::links::Links;
 use nix::time::{ClockId, clock_gettime};
 use results::manifest::Manifest;
 use results::store::RunFolder;
+use results::trigger::EventTrigger;
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 
@@ -29,6 +31,7 @@ use self::client::HttpClient;
 use self::cluster::Cluster;
 use self::faults::ActiveFaults;
 pub use self::faults::capabilities;
+use self::moments::Moments;
 pub use self::node_process::NodeProgram;
 use self::node_process::NodeSettings;
 use self::spawner::Spawner;
@@ -89,14 +92,15 @@ impl ProcessWorld {
         let origin_ns = monotonic_ns();
         let settings = settings(manifest, folder, program, &names, &links, origin_ns)?;
         let spawner = Spawner::start().context("cannot start a thread")?;
+        let (sender, events) = channel();
+        let moments = Moments::new(sender.clone(), origin_ns);
         let shared = Arc::new(Shared {
             seed: manifest.seed,
-            cluster: Arc::new(Cluster::new(settings, links, spawner)),
+            cluster: Arc::new(Cluster::new(settings, links, spawner, moments)),
             faults: ActiveFaults::default(),
             client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
             stopping: AtomicBool::new(false),
         });
-        let (sender, events) = channel();
         let world = Self {
             names,
             origin_ns,
@@ -229,6 +233,22 @@ impl World for ProcessWorld {
             let sight = look_at(&shared).await;
             let _ = sender.send(Event::Seen { id, sight });
         });
+    }
+
+    fn watch(&mut self, id: u64, trigger: EventTrigger) {
+        self.shared.cluster.moments.watch(id, trigger);
+    }
+
+    fn watch_nothing(&mut self) {
+        self.shared.cluster.moments.watch_nothing();
+    }
+
+    fn go_on(&mut self, hold: u64) {
+        if let Some((control, barrier)) = self.shared.cluster.moments.take_hold(hold) {
+            // Fails only when the node is gone.
+            self.runtime
+                .spawn(async move { control.go_on(barrier).await });
+        }
     }
 
     fn restore(&mut self) {

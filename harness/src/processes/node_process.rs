@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use nemesis::control::ControlClient;
+use nemesis::control::{BarriersReached, ControlClient};
 use results::manifest::NodeTimers;
 use tokio::time::{Instant, sleep};
 
@@ -133,7 +133,7 @@ impl NodeSettings {
         self.folder.join("node.log")
     }
 
-    /// Starts the node and waits until it answers.
+    /// Starts the node and waits until it answers. Also returned: the barriers that it comes to.
     ///
     /// # Errors
     /// For people: that it could not be started, ended at once, or did not answer; with its last words.
@@ -141,7 +141,7 @@ impl NodeSettings {
         &self,
         incarnation: u32,
         spawner: &Spawner,
-    ) -> Result<NodeProcess, String> {
+    ) -> Result<(NodeProcess, BarriersReached), String> {
         let fail =
             |what: &str, error: io::Error| format!("cannot {what} for {}: {error}", self.name);
         std::fs::create_dir_all(&self.folder).map_err(|e| fail("create a folder", e))?;
@@ -161,20 +161,21 @@ impl NodeSettings {
             .and_then(|()| tokio::net::UnixStream::from_std(ours))
             .map(ControlClient::new);
         let outcome = match control {
-            Ok(control) => self
+            Ok((control, reached)) => self
                 .await_ready(&mut child, &control)
                 .await
-                .map(|port| (control, port)),
+                .map(|port| (control, reached, port)),
             Err(error) => Err(fail("use the control socket", error)),
         };
         match outcome {
-            Ok((control, port)) => {
+            Ok((control, reached, port)) => {
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                Ok(NodeProcess {
+                let process = NodeProcess {
                     child,
                     control,
                     address,
-                })
+                };
+                Ok((process, reached))
             }
             Err(error) => {
                 let _ = child.kill();

@@ -58,6 +58,8 @@ pub fn capabilities() -> Capabilities {
         Need::Truncate,
         Need::TornWrite,
         Need::MisdirectedWrite,
+        Need::AfterEvent,
+        Need::BeforeEvent,
     ];
     Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
 }

@@ -14,6 +14,7 @@ mod events;
 mod evidence;
 mod faults;
 mod link_faults;
+mod moments;
 mod network;
 mod panics;
 mod queue;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use node::ids::{DirectoryId, NodeId};
+use node::moment::{Edge, Moment, MomentSet};
 use node::mutants::Bug;
 use node::node_loop::{
     Arrival, Departure, NodeLoop, NodeOptions, Outbox, SnapshotOptions, StartError,
@@ -15,7 +16,7 @@ use results::keyed_random::Stream;
 use results::manifest::{NodeTimers, RunOptions};
 
 use super::clock::SimulatedClock;
-use super::disk::SimulatedDisk;
+use super::disk::{Place, SimulatedDisk};
 use super::draws::Draws;
 use super::panics::caught;
 
@@ -65,6 +66,8 @@ pub(super) enum Life {
 pub(super) enum Output {
     Depart(Departure),
     Trace(Traced),
+    /// Somebody waits for this moment, at which its disk was at this place.
+    Moment(Edge, Moment, Place),
     /// The node ends by itself. Said last.
     Crash(String),
     /// The node ends in good order, as it was asked to. Said last.
@@ -85,6 +88,12 @@ pub(super) struct SimulatedNode {
     pub(super) paused_since_ns: Option<u64>,
     /// When it ends at the latest, once it was asked to.
     pub(super) stop_by_ns: Option<u64>,
+    /// What holds it at a moment, and where its disk is then.
+    pub(super) held: Option<(u64, Place)>,
+    /// The moments that are waited for.
+    pub(super) awaited: MomentSet,
+    /// Its state, as it last said.
+    pub(super) role: Option<results::trace::Role>,
     pub(super) inbox: Vec<Arrival>,
     pub(super) outputs: VecDeque<(u64, Output)>,
     pub(super) askers: BTreeMap<Ticket, Asker>,
@@ -116,6 +125,7 @@ struct DatedOutbox<'a> {
     disk: SimulatedDisk,
     outputs: &'a mut VecDeque<(u64, Output)>,
     wants_messages: bool,
+    awaited: MomentSet,
 }
 
 impl Outbox for DatedOutbox<'_> {
@@ -131,6 +141,18 @@ impl Outbox for DatedOutbox<'_> {
 
     fn wants_messages(&self) -> bool {
         self.wants_messages
+    }
+
+    fn wants_moments(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    fn moment(&mut self, edge: Edge, moment: Moment) {
+        if self.awaited.contains(edge, moment) {
+            let (time_ns, place) = (self.disk.time_ns(), self.disk.place());
+            let output = Output::Moment(edge, moment, place);
+            self.outputs.push_back((time_ns, output));
+        }
     }
 }
 
@@ -149,6 +171,9 @@ impl SimulatedNode {
             next_seq: 0,
             paused_since_ns: None,
             stop_by_ns: None,
+            held: None,
+            awaited: MomentSet::default(),
+            role: None,
             inbox: Vec::new(),
             outputs: VecDeque::new(),
             askers: BTreeMap::new(),
@@ -183,7 +208,10 @@ impl SimulatedNode {
 
     /// Whether it can work now.
     pub(super) fn is_free(&self, now_ns: u64) -> bool {
-        self.is_reachable() && self.outputs.is_empty() && self.busy_until_ns <= now_ns
+        self.is_reachable()
+            && self.held.is_none()
+            && self.outputs.is_empty()
+            && self.busy_until_ns <= now_ns
     }
 
     /// How long it waits for an answer to this kind of request.
@@ -196,7 +224,7 @@ impl SimulatedNode {
         let Life::Running(node) = &self.life else {
             return NEVER_NS;
         };
-        if self.paused_since_ns.is_some() || !self.outputs.is_empty() {
+        if self.paused_since_ns.is_some() || self.held.is_some() || !self.outputs.is_empty() {
             return NEVER_NS;
         }
         if !self.inbox.is_empty() {
@@ -222,6 +250,7 @@ impl SimulatedNode {
             disk: self.disk.clone(),
             outputs: &mut self.outputs,
             wants_messages: self.settings.traces_messages,
+            awaited: self.awaited,
         };
         let shown_ns = self.clock.shows_ns(now_ns);
         let wall_clock_ms = EPOCH_MS + (now_ns / 1_000_000) as i64;
@@ -277,6 +306,7 @@ impl SimulatedNode {
             disk: self.disk.clone(),
             outputs: &mut self.outputs,
             wants_messages: self.settings.traces_messages,
+            awaited: self.awaited,
         };
         // A node that is started again must not repeat the election timeouts of its previous life.
         let random_seed = self
@@ -328,6 +358,7 @@ impl SimulatedNode {
         self.life = Life::Down;
         self.paused_since_ns = None;
         self.stop_by_ns = None;
+        self.held = None;
         self.inbox.clear();
         self.outputs.clear();
         self.waiting.clear();

@@ -10,6 +10,7 @@ use nemesis::action::{Action, ClockSetting};
 use nemesis::fault::{Shaping, Strobe, Style};
 use results::manifest::RunOptions;
 use results::schedule::FaultOutcome;
+use results::trigger::Trigger;
 use serde_json::json;
 
 use super::world::{SimulatedWorld, Witness};
@@ -560,4 +561,84 @@ fn restoring_sets_strobing_clocks_right_and_leaves_links_to_their_faults() {
     assert!(count(&effects[1], "connections_reset") > 0, "{effects:?}");
     let leader = bench.leader();
     assert!(matches!(bench.write(&leader, 5), Answer::Done { .. }));
+}
+
+/// Watches for an event on `node` while it is asked to write, and returns the hold.
+fn hold_at(bench: &mut Bench, node: &str, event: &str, edge: &str) -> u64 {
+    let trigger: Trigger =
+        serde_json::from_value(json!({ "on": event, "edge": edge, "node": [node] })).unwrap();
+    bench.world.watch(9, trigger.on.unwrap());
+    let now_ns = bench.world.now_ns();
+    bench.world.call(Call {
+        id: 1_000,
+        node: node.into(),
+        request: Request::Write {
+            key: "k".into(),
+            value: json!(event),
+        },
+        deadline_ns: now_ns + SECOND,
+    });
+    loop {
+        match bench.world.next_event(u64::MAX) {
+            Event::Moment {
+                hold, ids, event, ..
+            } => {
+                assert_eq!((ids, event.node.as_str()), (vec![9], node));
+                assert_eq!(event.time_ns, bench.world.now_ns());
+                return hold;
+            }
+            Event::Deadline => panic!("a write is appended and flushed"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_a_moment_takes_back_exactly_what_comes_after_it() {
+    for (event, edge, is_written) in [
+        ("append", "before", false),
+        ("append", "after", true),
+        ("flush", "before", true),
+    ] {
+        let mut bench = Bench::new(1);
+        let leader = bench.leader();
+        bench.pass(SECOND);
+        hold_at(&mut bench, &leader, event, edge);
+        let nodes = vec![leader];
+        let report = bench.start(1, Action::Kill { nodes });
+        let lost_bytes = report.effect["unsynced_bytes"].as_u64().unwrap();
+        assert_eq!(lost_bytes > 0, is_written, "{edge} {event}: {lost_bytes}");
+    }
+    let mut bench = Bench::new(1);
+    let leader = bench.leader();
+    bench.pass(SECOND);
+    hold_at(&mut bench, &leader, "flush", "after");
+    let nodes = vec![leader];
+    let report = bench.start(1, Action::Kill { nodes });
+    assert_eq!(report.effect["unsynced_bytes"], 0);
+}
+
+#[test]
+fn a_node_that_is_held_does_nothing_until_it_is_let_go() {
+    let mut bench = Bench::new(1);
+    let leader = bench.leader();
+    let hold = hold_at(&mut bench, &leader, "flush", "before");
+    let events = bench.pass(SECOND / 2);
+    let answered = |events: &[Event]| {
+        let answered = |event: &Event| {
+            matches!(
+                event,
+                Event::Answer {
+                    call: 1_000,
+                    answer: Answer::Done { .. }
+                }
+            )
+        };
+        events.iter().any(answered)
+    };
+    assert!(!answered(&events), "{events:?}");
+    bench.world.go_on(hold + 1);
+    assert!(!answered(&bench.pass(SECOND / 10)));
+    bench.world.go_on(hold);
+    assert!(answered(&bench.pass(SECOND / 10)));
 }

@@ -13,7 +13,8 @@ use node::mutants::Bug;
 use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
 use results::manifest::{RunOptions, Simulation};
-use results::trace::TraceEvent;
+use results::trace::{TraceDetail, TraceEvent};
+use results::trigger::EventTrigger;
 use serde_json::{Map, json};
 
 use super::conversation;
@@ -22,6 +23,7 @@ use super::draws::Draws;
 use super::events::{Content, Happening, Parcel};
 use super::faults::FaultDesk;
 use super::link_faults::LinkFaults;
+use super::moments::MomentDesk;
 use super::network::{Network, NetworkProfile};
 use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
@@ -46,13 +48,14 @@ pub(super) struct SimulatedWorld {
     pub(super) surfaced: VecDeque<Event>,
     pub(super) now_ns: u64,
     pub(super) faults: FaultDesk,
+    pub(super) moments: MomentDesk,
     pub(super) link_faults: LinkFaults,
     pub(super) strobes: Strobes,
     pub(super) seed: u64,
     pub(super) life_draws: Vec<Draws>,
     calls: BTreeMap<u64, usize>,
     next_ticket: u64,
-    digest: Digest,
+    pub(super) digest: Digest,
     witness: Witness,
     monitor: Monitor,
     halted: bool,
@@ -108,6 +111,7 @@ impl SimulatedWorld {
             link_faults: LinkFaults::default(),
             strobes: Strobes::new(),
             seed,
+            moments: MomentDesk::default(),
             life_draws: (0..node_count).map(life).collect(),
             calls: BTreeMap::new(),
             next_ticket: 0,
@@ -307,7 +311,7 @@ impl SimulatedWorld {
     pub(super) fn release(&mut self, node: usize) {
         use super::simulated_node::{NEVER_NS, Output};
         self.nodes[node].release_at_ns = NEVER_NS;
-        if self.nodes[node].paused_since_ns.is_some() {
+        if self.nodes[node].paused_since_ns.is_some() || self.nodes[node].held.is_some() {
             return;
         }
         while !self.halted {
@@ -322,12 +326,17 @@ impl SimulatedWorld {
             match self.nodes[node].outputs.pop_front() {
                 Some((_, Output::Depart(departure))) => self.depart(node, departure),
                 Some((_, Output::Trace(traced))) => self.record(node, traced),
+                Some((_, Output::Moment(edge, moment, place)))
+                    if self.holds_at(node, edge, moment, place) =>
+                {
+                    return;
+                }
                 Some((_, Output::Crash(description))) => return self.crash(node, description),
                 Some((_, Output::Stopped)) => {
                     self.end_process(node);
                     return self.look_at_faults();
                 }
-                None => {}
+                Some((_, Output::Moment(..))) | None => {}
             }
         }
     }
@@ -343,6 +352,11 @@ impl SimulatedWorld {
             detail: tracing::detail(traced.event),
         });
         node.next_seq += 1;
+        match &event.detail {
+            TraceDetail::Started(started) => node.role = Some(started.role),
+            TraceDetail::RoleChange { role, .. } => node.role = Some(*role),
+            _ => {}
+        }
         self.digest.event(self.now_ns, 6, position);
         self.digest.add(event.epoch as u64);
         tracing::describe(&event.detail, &mut self.digest);
@@ -384,7 +398,8 @@ impl SimulatedWorld {
         self.digest.event(self.now_ns, 8, node);
         let incarnation = u64::from(self.nodes[node].incarnation);
         let draws = self.life_draws[node].of(1_000_000 + incarnation);
-        let lost_bytes = self.nodes[node].disk.cut_power(self.now_ns, draws);
+        let place = self.nodes[node].held.map(|(_, place)| place);
+        let lost_bytes = self.nodes[node].disk.cut_power(self.now_ns, place, draws);
         self.hang_up(node);
         lost_bytes
     }
@@ -392,7 +407,8 @@ impl SimulatedWorld {
     /// Ends the process of a node; the machine goes on, so that nothing is lost that was written.
     pub(super) fn end_process(&mut self, node: usize) {
         self.digest.event(self.now_ns, 13, node);
-        self.nodes[node].disk.keep_written(self.now_ns);
+        let place = self.nodes[node].held.map(|(_, place)| place);
+        self.nodes[node].disk.keep_written(self.now_ns, place);
         self.hang_up(node);
     }
 
@@ -528,6 +544,19 @@ impl World for SimulatedWorld {
     fn heal_fault(&mut self, id: u64) {
         self.digest.event(self.now_ns, 11, id as usize);
         self.take_back_fault(id);
+    }
+
+    fn watch(&mut self, id: u64, trigger: EventTrigger) {
+        self.digest.event(self.now_ns, 13, id as usize);
+        self.await_event(id, trigger);
+    }
+
+    fn watch_nothing(&mut self) {
+        self.await_nothing();
+    }
+
+    fn go_on(&mut self, hold: u64) {
+        self.let_go(hold);
     }
 
     fn restore(&mut self) {

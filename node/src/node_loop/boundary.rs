@@ -5,6 +5,7 @@ use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{DirectoryId, NodeId, Offset, SnapshotId};
 use crate::machine::SnapshotRecordError;
 use crate::message::{Request, Response};
+use crate::moment::{Edge, Moment};
 use crate::raft::{Correlation, PeerAnswer, Ticket};
 use crate::storage::{OpenError, StorageError, StorageOptions};
 use crate::trace::Traced;
@@ -99,6 +100,12 @@ pub trait Outbox {
     fn wants_messages(&self) -> bool {
         false
     }
+    /// Whether anybody wants to know of moments.
+    fn wants_moments(&self) -> bool {
+        false
+    }
+    /// Something is about to happen, or just has. The node goes on when this returns.
+    fn moment(&mut self, _edge: Edge, _moment: Moment) {}
 }
 
 /// The state machine at one moment.

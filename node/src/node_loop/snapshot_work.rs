@@ -3,6 +3,7 @@
 
 use crate::ids::{Offset, SnapshotId};
 use crate::machine::{Command, FrozenMachine, Machine};
+use crate::moment::{Edge, Moment};
 use crate::mutants::Bug;
 use crate::raft::Input;
 use crate::storage::disk::Disk;
@@ -55,11 +56,13 @@ impl<D: Disk> NodeLoop<D> {
                 None => self.snapshots.postpone(now_ns),
             }
         }
-        let Some(frozen) = self.snapshots.go_on(&mut self.storage)? else {
+        let before_durable = || outbox.moment(Edge::Before, Moment::SnapshotFrozen);
+        let Some(frozen) = self.snapshots.go_on(&mut self.storage, before_durable)? else {
             return Ok(());
         };
         self.step(now_ns, frozen, outbox)?;
         if let Some(log_start) = self.snapshots.retained_start(&self.storage, timestamp_ms) {
+            outbox.moment(Edge::Before, Moment::LogStartAdvanced);
             self.storage.advance_log_start(log_start)?;
             self.step(now_ns, Input::LogStartAdvanced { log_start }, outbox)?;
         }

@@ -176,10 +176,12 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Writes one more piece. Once the snapshot is durable, what the core must be told.
+    /// Writes one more piece. Once the snapshot is durable, what the core must be told; `before_durable` is
+    /// called when that is about to happen.
     pub(super) fn go_on<D: Disk>(
         &mut self,
         storage: &mut Storage<D>,
+        before_durable: impl FnOnce(),
     ) -> Result<Option<Input>, StorageError> {
         let Some(mut job) = self.job.take() else {
             return Ok(None);
@@ -191,6 +193,7 @@ impl Snapshots {
         }
         let digest = job.frozen.digest();
         self.discard(job.frozen.into_machine());
+        before_durable();
         let snapshot = storage.freeze_snapshot(job.writer)?;
         Ok(Some(Input::SnapshotFrozen { snapshot, digest }))
     }

@@ -224,6 +224,11 @@ impl Replica {
         self.role.kind()
     }
 
+    /// Whether its log has records that no flush has covered yet.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.log.flushed() < self.log.end()
+    }
+
     /// Its epoch.
     pub fn epoch(&self) -> Epoch {
         self.quorum_state.epoch

@@ -13,13 +13,17 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::ids::{Epoch, NodeId, Offset};
+use crate::moment::{Edge, Moment, MomentSet};
 use crate::raft::Role;
 use crate::storage::faulty_disk::DiskControl;
 use crate::storage::injected_faults::InjectedFault;
 
+use super::barriers::{Barriers, Reached};
 use super::clock::ClockState;
 use super::mailbox::Mailbox;
 
@@ -92,6 +96,21 @@ enum Command {
     /// End as by SIGKILL, with everything that was written left to the operating system.
     Die,
     Shutdown,
+    /// Puts barriers at these places, and takes all others away.
+    Barriers {
+        at: Vec<Place>,
+    },
+    /// Lets the node go on from a barrier. There is no answer.
+    Continue {
+        barrier: u64,
+    },
+}
+
+/// A place for a barrier.
+#[derive(Debug, Deserialize)]
+struct Place {
+    event: String,
+    edge: String,
 }
 
 fn true_rate() -> f64 {
@@ -104,6 +123,12 @@ struct Answer {
     ok: bool,
     #[serde(flatten)]
     detail: Detail,
+}
+
+fn answer(id: Value, outcome: Result<Detail, String>) -> Answer {
+    let ok = outcome.is_ok();
+    let detail = outcome.unwrap_or_else(|error| Detail::Error { error });
+    Answer { id, ok, detail }
 }
 
 #[derive(Debug, Serialize)]
@@ -137,15 +162,55 @@ pub(crate) struct Controlled {
     pub(crate) disk: DiskControl,
     /// Notified when an orderly stop is asked for.
     pub(crate) shutdown: std::sync::Arc<Notify>,
+    /// Where the node waits if it is asked to.
+    pub(crate) barriers: Barriers,
+}
+
+/// A line for the harness.
+#[derive(Debug)]
+struct Line {
+    text: Vec<u8>,
+    /// Whether the process stops once the line is out.
+    stop: bool,
+}
+
+impl Line {
+    fn of(content: &impl Serialize, stop: bool) -> Self {
+        let mut text =
+            serde_json::to_vec(content).expect("answers are structs of numbers, strings and JSON");
+        text.push(b'\n');
+        Self { text, stop }
+    }
 }
 
 impl Controlled {
-    /// Answers commands in order until the other end is gone.
+    /// Answers commands in order until the other end is gone, and tells it which barriers the node comes to.
+    /// What is about barriers is answered at once: the node may be waiting at one, and nothing else could
+    /// be answered before it goes on.
     ///
     /// # Errors
     /// When the socket fails, which means the same as its end.
-    pub(crate) async fn serve(self, stream: UnixStream) -> io::Result<()> {
-        let (input, mut output) = tokio::net::UnixStream::from_std(stream)?.into_split();
+    pub(crate) async fn serve(
+        self,
+        stream: UnixStream,
+        reached: UnboundedReceiver<Reached>,
+    ) -> io::Result<()> {
+        let (input, output) = tokio::net::UnixStream::from_std(stream)?.into_split();
+        let (queue, queued) = unbounded_channel();
+        let (answers, outgoing) = unbounded_channel();
+        tokio::select! {
+            ended = self.read(input, queue, answers.clone()) => ended,
+            () = self.obey_in_order(queued, answers) => Ok(()),
+            ended = self.write(output, outgoing, reached) => ended,
+        }
+    }
+
+    async fn read(
+        &self,
+        input: OwnedReadHalf,
+        queue: UnboundedSender<(Value, Command)>,
+        answers: UnboundedSender<Line>,
+    ) -> io::Result<()> {
         let mut input = BufReader::new(input);
         let mut line = Vec::new();
         loop {
@@ -161,44 +226,91 @@ impl Controlled {
                 let what = "a control command is too long or has no end of line";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
-            let (answer, stop) = self.obey(&line).await;
-            let mut text = serde_json::to_vec(&answer)
-                .expect("answers are structs of numbers, strings and JSON");
-            text.push(b'\n');
-            output.write_all(&text).await?;
-            if stop {
+            let id = serde_json::from_slice(&line).map_or(Value::Null, |Envelope { id }| id);
+            let outcome = match serde_json::from_slice(&line) {
+                Ok(Command::Barriers { at }) => self.arm(&at),
+                Ok(Command::Continue { barrier }) => {
+                    self.barriers.release(barrier);
+                    // Sent in the middle of other commands, so there is nobody to read an answer.
+                    continue;
+                }
+                Ok(command) => {
+                    // Fails only when everything ends.
+                    let _ = queue.send((id, command));
+                    continue;
+                }
+                Err(error) => Err(format!("the command is not understood: {error}")),
+            };
+            let _ = answers.send(Line::of(&answer(id, outcome), false));
+        }
+    }
+
+    async fn write(
+        &self,
+        mut output: OwnedWriteHalf,
+        mut outgoing: UnboundedReceiver<Line>,
+        mut reached: UnboundedReceiver<Reached>,
+    ) -> io::Result<()> {
+        loop {
+            let line = tokio::select! {
+                Some(line) = outgoing.recv() => line,
+                Some(reached) = reached.recv() => Line::of(&reached, false),
+                else => return Ok(()),
+            };
+            output.write_all(&line.text).await?;
+            if line.stop {
                 self.shutdown.notify_one();
             }
         }
     }
 
-    async fn obey(&self, line: &[u8]) -> (Answer, bool) {
-        let id = serde_json::from_slice(line).map_or(Value::Null, |Envelope { id }| id);
-        let (outcome, stop) = match serde_json::from_slice(line) {
-            Ok(Command::Status) => (self.status().await, false),
-            Ok(Command::Clock { offset_ms, rate }) => {
+    async fn obey_in_order(
+        &self,
+        mut queued: UnboundedReceiver<(Value, Command)>,
+        answers: UnboundedSender<Line>,
+    ) {
+        while let Some((id, command)) = queued.recv().await {
+            let (outcome, stop) = self.obey(command).await;
+            // Fails only when everything ends.
+            let _ = answers.send(Line::of(&answer(id, outcome), stop));
+        }
+    }
+
+    async fn obey(&self, command: Command) -> (Result<Detail, String>, bool) {
+        match command {
+            Command::Status => (self.status().await, false),
+            Command::Clock { offset_ms, rate } => {
                 let outcome = self.mailbox.set_clock(offset_ms, rate).await;
                 let outcome = outcome.unwrap_or_else(|| Err(self.stopped()));
                 (outcome.map(|clock| Detail::Clock { clock }), false)
             }
-            Ok(Command::DiskFault { fault_id, fault }) => {
+            Command::DiskFault { fault_id, fault } => {
                 self.disk.install(fault_id, fault);
                 (Ok(Detail::Done {}), false)
             }
-            Ok(Command::DiskHeal { fault_id }) => {
+            Command::DiskHeal { fault_id } => {
                 let hit_count = self.disk.remove(fault_id);
                 (Ok(Detail::DiskHealed { hit_count }), false)
             }
-            Ok(Command::Die) => (self.die().map(|()| Detail::Done {}), false),
-            Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
-            Err(error) => (
-                Err(format!("the command is not understood: {error}")),
-                false,
-            ),
-        };
-        let ok = outcome.is_ok();
-        let detail = outcome.unwrap_or_else(|error| Detail::Error { error });
-        (Answer { id, ok, detail }, stop)
+            Command::Die => (self.die().map(|()| Detail::Done {}), false),
+            Command::Shutdown => (Ok(Detail::Done {}), true),
+            Command::Barriers { .. } | Command::Continue { .. } => {
+                unreachable!("what is about barriers does not wait in the queue")
+            }
+        }
+    }
+
+    fn arm(&self, at: &[Place]) -> Result<Detail, String> {
+        let mut moments = MomentSet::default();
+        for Place { event, edge } in at {
+            let moment = Moment::from_name(event)
+                .ok_or_else(|| format!("there is no event \"{event}\" to wait at"))?;
+            let edge = Edge::from_name(edge)
+                .ok_or_else(|| format!("an edge is \"before\" or \"after\", not \"{edge}\""))?;
+            moments.insert(edge, moment);
+        }
+        self.barriers.arm(moments);
+        Ok(Detail::Done {})
     }
 
     /// Does not come back unless the disk fails.

@@ -231,7 +231,7 @@ impl Driver {
     /// Begins a sync: on this thread if there is little else to do and the disk is quick, else on another,
     /// so that clients are served and what followers have stored is seen meanwhile.
     fn begin_sync<D: Disk>(&mut self, node: &mut NodeLoop<D>) -> Result<(), NodeError> {
-        let sync = node.begin_sync()?;
+        let sync = node.begin_sync(&mut self.outbox)?;
         let is_idle =
             node.role() != Role::Leader || self.outbox.gate.under_way_count() <= FEW_COMMANDS_COUNT;
         let synced = if is_idle && self.last_sync < QUICK_SYNC {

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod admission;
+mod barriers;
 mod body;
 mod clock;
 mod complaints;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot};
 
 use crate::ids::{Epoch, NodeId};
@@ -48,6 +50,7 @@ use crate::trace::{TraceEvent, Traced};
 
 use addresses::Addresses;
 use admission::Admission;
+use barriers::{Barriers, Reached};
 use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
 use control::Controlled;
@@ -209,12 +212,20 @@ pub(crate) fn stop_at_once(node: NodeId, reason: impl fmt::Display) -> ! {
     std::process::exit(1);
 }
 
+/// The control socket, and what is done through it besides talking to the loop.
+struct Control {
+    stream: UnixStream,
+    disk: DiskControl,
+    barriers: Barriers,
+    reached: UnboundedReceiver<Reached>,
+}
+
 /// A started node, as those see it who may have to stop it.
 struct Process {
     node: NodeId,
     mailbox: Mailbox,
     front: Arc<Front>,
-    control: Option<(UnixStream, DiskControl)>,
+    control: Option<Control>,
     http_port: u16,
     thread: NodeThread,
 }
@@ -247,7 +258,14 @@ impl Process {
             .transpose()?;
         let handle = runtime.handle().clone();
         let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout);
-        let outbox = ProcessOutbox::new(trace, peers, clients.clone(), askers.clone());
+        let (barriers, reached) = Barriers::new();
+        let outbox = ProcessOutbox::new(
+            trace,
+            peers,
+            clients.clone(),
+            askers.clone(),
+            barriers.clone(),
+        );
         let mut urls = options.peer_urls;
         urls.insert(node, format!("http://{address}"));
         let addresses = Arc::new(Addresses::new(urls));
@@ -286,7 +304,12 @@ impl Process {
             node,
             mailbox,
             front,
-            control: options.control.zip(disk),
+            control: options.control.zip(disk).map(|(stream, disk)| Control {
+                stream,
+                disk,
+                barriers,
+                reached,
+            }),
             http_port: address.port(),
             thread,
         })
@@ -299,16 +322,23 @@ impl Process {
             ended,
         } = self.thread;
         let shutdown = Arc::new(Notify::new());
-        if let Some((stream, disk)) = self.control {
+        if let Some(Control {
+            stream,
+            disk,
+            barriers,
+            reached,
+        }) = self.control
+        {
             let controlled = Controlled {
                 node: self.node,
                 http_port: self.http_port,
                 mailbox: self.mailbox.clone(),
                 disk,
                 shutdown: Arc::clone(&shutdown),
+                barriers,
             };
             tokio::spawn(async move {
-                match controlled.serve(stream).await {
+                match controlled.serve(stream, reached).await {
                     Ok(()) => stop_at_once(self.node, "the harness closed the control socket"),
                     Err(error) => stop_at_once(self.node, format!("control socket: {error}")),
                 }

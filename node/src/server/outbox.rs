@@ -5,11 +5,14 @@ use std::io;
 use std::time::Instant;
 
 use crate::client::ClientReply;
+use crate::ids::Epoch;
 use crate::message::Response;
+use crate::moment::{Edge, Moment};
 use crate::node_loop::{Departure, Outbox};
 use crate::raft::Role;
 use crate::trace::{TraceEvent, Traced};
 
+use super::barriers::{Barriers, Place};
 use super::clock::monotonic_ns;
 use super::driver::DriverError;
 use super::gate::Gate;
@@ -26,6 +29,10 @@ pub(crate) struct ProcessOutbox {
     pub(crate) peers: Peers,
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<Response>,
+    /// Where the node waits if somebody wants it to.
+    barriers: Barriers,
+    /// Role and epoch as last reported; none before the start is over.
+    standing: (Option<Role>, Epoch),
     pub(super) gate: Gate,
     /// Whether anything has left since somebody last looked.
     pub(super) has_sent: bool,
@@ -42,12 +49,15 @@ impl ProcessOutbox {
         peers: Peers,
         clients: Pending<ClientReply>,
         askers: Pending<Response>,
+        barriers: Barriers,
     ) -> Self {
         Self {
             trace,
             peers,
             clients,
             askers,
+            barriers,
+            standing: (None, Epoch(0)),
             gate: Gate::default(),
             has_sent: false,
             metrics: Metrics::default(),
@@ -109,8 +119,33 @@ impl Outbox for ProcessOutbox {
         self.trace.as_ref().is_some_and(TraceWriter::wants_messages)
     }
 
+    fn wants_moments(&self) -> bool {
+        self.barriers.any_armed()
+    }
+
+    fn moment(&mut self, edge: Edge, moment: Moment) {
+        if !self.barriers.is_armed(edge, moment) {
+            return;
+        }
+        // Whatever is done to the node while it waits, its evidence is complete.
+        self.flush_trace();
+        let told_count = self.trace.as_ref().map_or(0, TraceWriter::told_count);
+        let (role, epoch) = self.standing;
+        let seq = match edge {
+            Edge::Before => told_count,
+            Edge::After => told_count.saturating_sub(1),
+        };
+        self.barriers.wait(edge, moment, Place { role, epoch, seq });
+    }
+
     fn trace(&mut self, traced: Traced) {
         report(&traced);
+        if let TraceEvent::Started { role, .. } | TraceEvent::RoleChange { role, .. } =
+            &traced.event
+        {
+            self.standing.0 = Some(*role);
+        }
+        self.standing.1 = traced.epoch;
         self.voters_changed |= matches!(
             traced.event,
             TraceEvent::VotersAppended { .. }
@@ -232,6 +267,7 @@ mod tests {
             peers,
             Pending::new(Arc::clone(&tickets)),
             Pending::new(tickets),
+            Barriers::new().0,
         )
     }
 

@@ -94,6 +94,11 @@ impl TraceWriter {
         self.messages
     }
 
+    /// How many events were told so far: the number of the next one.
+    pub(crate) fn told_count(&self) -> u64 {
+        self.next_seq
+    }
+
     /// The file, for error messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -4,6 +4,7 @@
 use node::client::ClientReply;
 use node::ids::Offset;
 use node::message::Response;
+use node::moment::{Edge, Moment};
 use node::node_loop::{Departure, Outbox};
 use node::trace::{TraceEvent, Traced};
 
@@ -15,6 +16,8 @@ pub(crate) struct Collected {
     disk: DiskHandle,
     pub(crate) departures: Vec<Departure>,
     pub(crate) events: Vec<Traced>,
+    /// Moments in order, each with whether something was not durable then; if they are asked for.
+    pub(crate) moments: Option<Vec<(Edge, Moment, bool)>>,
     high_watermark: Option<Offset>,
     /// Left while something that somebody may rely on was not durable.
     pub(crate) undurable: Vec<Departure>,
@@ -28,6 +31,7 @@ impl Collected {
             disk,
             departures: Vec::new(),
             events: Vec::new(),
+            moments: None,
             high_watermark: None,
             undurable: Vec::new(),
             uncommitted: Vec::new(),
@@ -75,6 +79,15 @@ impl Outbox for Collected {
             self.uncommitted.push(departure.clone());
         }
         self.departures.push(departure);
+    }
+    fn wants_moments(&self) -> bool {
+        self.moments.is_some()
+    }
+    fn moment(&mut self, edge: Edge, moment: Moment) {
+        let is_dirty = self.disk.is_dirty();
+        if let Some(moments) = &mut self.moments {
+            moments.push((edge, moment, is_dirty));
+        }
     }
     fn trace(&mut self, traced: Traced) {
         if let TraceEvent::HighWatermark { high_watermark, .. } = traced.event {

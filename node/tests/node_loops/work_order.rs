@@ -7,6 +7,7 @@ use node::client::{ClientReply, ClientRequest, RefusalCode, UnknownCode};
 use node::ids::{Epoch, NodeId, Offset};
 use node::machine::{CommandFault, Failure, MAX_COMMAND_BYTES};
 use node::message::{Request, Response, VoteRequest};
+use node::moment::{Edge, Moment};
 use node::mutants::Bug;
 use node::node_loop::{Arrival, Departure};
 use node::raft::Ticket;
@@ -104,7 +105,7 @@ fn who_comes_before_the_sync_shares_it_and_nobody_is_answered_earlier() {
     }
     let Bench { node, outbox, .. } = &mut bench;
     assert!(node.awaits_sync());
-    let sync = node.begin_sync().unwrap();
+    let sync = node.begin_sync(outbox).unwrap();
     assert!(!node.awaits_sync(), "one at a time");
     let synced = sync.run();
     assert!(outbox.departures.is_empty(), "{:?}", outbox.departures);
@@ -329,5 +330,25 @@ fn a_node_that_is_shutting_down_takes_no_new_work() {
             })
         ),
         "{reply:?}"
+    );
+}
+
+#[test]
+fn moments_are_told_before_their_bytes_move_and_after_they_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    bench.outbox.moments = Some(Vec::new());
+    offset(bench.ask_one(write("a", 1)));
+    let told = bench.outbox.moments.take().unwrap();
+    assert_eq!(
+        told,
+        [
+            (Edge::Before, Moment::Append, false),
+            (Edge::After, Moment::Append, true),
+            (Edge::Before, Moment::Flush, true),
+            (Edge::After, Moment::Flush, false),
+            (Edge::Before, Moment::HighWatermark, false),
+            (Edge::After, Moment::HighWatermark, false),
+        ]
     );
 }

@@ -27,6 +27,10 @@ const MS: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedDisk(Rc<RefCell<State>>);
 
+/// A place in the work that a node does in one go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
 #[derive(Debug)]
 struct State {
     platter: Platter,
@@ -63,11 +67,19 @@ impl SimulatedDisk {
         self.0.borrow().time_ns
     }
 
-    /// The power fails at `now_ns`: of what was not durable by then, only what `draws` decide survives.
-    /// Returns how many bytes were lost.
-    pub(super) fn cut_power(&self, now_ns: u64, draws: Draws) -> u64 {
+    /// The place that the node's work has reached. It tells operations apart that happen at one moment.
+    pub(super) fn place(&self) -> Place {
+        Place(self.0.borrow().platter.journal_length())
+    }
+
+    /// The power fails at `now_ns`, or at a place in the node's present work: of what was not durable by
+    /// then, only what `draws` decide survives. Returns how many bytes were lost.
+    pub(super) fn cut_power(&self, now_ns: u64, place: Option<Place>, draws: Draws) -> u64 {
         let mut state = self.0.borrow_mut();
         state.platter.take_back_after(now_ns);
+        if let Some(Place(length)) = place {
+            state.platter.take_back_to(length);
+        }
         power_cut::strike(&mut state.platter, draws)
     }
 
@@ -78,9 +90,12 @@ impl SimulatedDisk {
 
     /// The process ends at `now_ns` and the machine goes on: everything written by then stays, durable or
     /// not.
-    pub(super) fn keep_written(&self, now_ns: u64) {
+    pub(super) fn keep_written(&self, now_ns: u64, place: Option<Place>) {
         let mut state = self.0.borrow_mut();
         state.platter.take_back_after(now_ns);
+        if let Some(Place(length)) = place {
+            state.platter.take_back_to(length);
+        }
         state.platter.settle();
     }
 

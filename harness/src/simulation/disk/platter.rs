@@ -125,6 +125,20 @@ impl Platter {
         }
     }
 
+    /// How much of the present piece of work can be taken back.
+    pub(super) fn journal_length(&self) -> usize {
+        self.journal.len()
+    }
+
+    /// Takes back everything that came after a place in the journal, latest first.
+    pub(super) fn take_back_to(&mut self, length: usize) {
+        while self.journal.len() > length {
+            if let Some((_, undo)) = self.journal.pop() {
+                self.undo(undo);
+            }
+        }
+    }
+
     fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Append { file, length_bytes } => {

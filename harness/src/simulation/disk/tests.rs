@@ -31,7 +31,7 @@ fn survivors(
         .map(|seed| {
             let mut disk = disk();
             prepare(&mut disk);
-            disk.cut_power(cut_ns(&disk), Draws::new(seed, "cut", 0));
+            disk.cut_power(cut_ns(&disk), None, Draws::new(seed, "cut", 0));
             whole(&disk, file)
         })
         .collect()
@@ -206,7 +206,7 @@ fn what_is_damaged_at_rest_stays_so() {
     assert_eq!(whole(&disk, "a"), Some(b"oxy".to_vec()));
     let length_bytes = 2;
     disk.damage(&[Edit::Cut { file, length_bytes }]);
-    disk.cut_power(disk.time_ns(), Draws::new(1, "cut", 0));
+    disk.cut_power(disk.time_ns(), None, Draws::new(1, "cut", 0));
     assert_eq!(whole(&disk, "a"), Some(b"ox".to_vec()));
 }
 
@@ -218,13 +218,13 @@ fn a_killed_process_loses_nothing_that_it_wrote() {
     let killed_ns = disk.time_ns();
     disk.sync("a").unwrap();
     disk.append("a", b"three").unwrap();
-    disk.keep_written(killed_ns);
+    disk.keep_written(killed_ns, None);
     assert_eq!(whole(&disk, "a"), Some(b"onetwo".to_vec()));
     let left: BTreeSet<_> = survivors(
         |disk| {
             create(disk, b"one");
             disk.append("a", b"two").unwrap();
-            disk.keep_written(disk.time_ns());
+            disk.keep_written(disk.time_ns(), None);
         },
         SimulatedDisk::time_ns,
         "a",
