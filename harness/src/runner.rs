@@ -7,7 +7,6 @@ use nemesis::action::Action;
 use nemesis::fault::Fault;
 use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
-use nemesis::view::ClusterView;
 use results::history::OperationType;
 use results::manifest::RunOptions;
 use results::schedule::{FaultOutcome, ScheduledFault};
@@ -274,8 +273,7 @@ impl<'a, W: World> Runner<'a, W> {
                 .map_err(|error| error.to_string());
         }
         let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
-        let leader = self.clients.leader().map(str::to_owned);
-        let view = ClusterView::new(self.world.nodes().to_vec(), leader);
+        let view = self.world.view(self.clients.leader());
         resolve(self.seed, fault.id, &parsed, &view)
     }
 

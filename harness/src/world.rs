@@ -2,6 +2,7 @@
 //! Never says how a cluster exists; real processes and a simulation stand behind the same trait.
 
 use nemesis::action::Action;
+use nemesis::view::ClusterView;
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value};
 
@@ -13,8 +14,12 @@ pub trait World {
     /// Nanoseconds since the run started.
     fn now_ns(&self) -> u64;
 
-    /// Names of the nodes, in order of their ids.
+    /// Names of all nodes that may be part of the cluster at some time, in order of their ids.
     fn nodes(&self) -> &[String];
+
+    /// What is known of the cluster, for whoever draws the targets of a fault; `leader` is who is taken for
+    /// the leader.
+    fn view(&self, leader: Option<&str>) -> ClusterView;
 
     /// Sends a request. Exactly one [`Event::Answer`] with this call's id follows.
     fn call(&mut self, call: Call);

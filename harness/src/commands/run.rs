@@ -74,6 +74,7 @@ pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions,
         bug: args.bug.as_deref().map(bugs::parse).transpose()?,
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        cluster: Default::default(),
     })
 }
 

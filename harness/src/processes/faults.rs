@@ -2,11 +2,13 @@
 //! Never reports a fault as installed that it did not verify.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use nemesis::action::{Action, ClockSetting};
+use nemesis::action::{Action, ClockSetting, VoterChange};
 use nemesis::capability::{Capabilities, Need};
 use nemesis::fault::Style;
+use nemesis::membership::Course;
 use nemesis::processes::Confirmation;
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
@@ -14,16 +16,27 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
+use super::membership::Membership;
 use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
 const HELD_LIMIT: Duration = Duration::from_secs(5);
+/// How long a snapshot is waited for.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
 /// How often to look whether a stopped node goes on.
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
 /// What a world of processes can do.
 pub fn capabilities() -> Capabilities {
-    let can = [Need::CutHold, Need::Kill, Need::Pause, Need::SetClocks];
+    let can = [
+        Need::CutHold,
+        Need::Kill,
+        Need::Pause,
+        Need::SetClocks,
+        Need::Membership,
+        Need::KnowObservers,
+        Need::Snapshot,
+    ];
     Capabilities::new("real processes", can)
 }
 
@@ -41,11 +54,18 @@ enum Active {
     Kill { nodes: Vec<String>, since: Instant },
     Pause { nodes: Vec<(String, Instant)> },
     Clocks { nodes: Vec<String> },
+    Voters { change: VoterChange },
 }
 
 impl ActiveFaults {
     /// Applies a fault.
-    pub(super) async fn start(&self, cluster: &Cluster, id: u64, action: Action) -> FaultReport {
+    pub(super) async fn start(
+        &self,
+        cluster: &Cluster,
+        membership: &Arc<Membership>,
+        id: u64,
+        action: Action,
+    ) -> FaultReport {
         let (active, report) = match action {
             Action::Cut {
                 links,
@@ -58,6 +78,10 @@ impl ActiveFaults {
             Action::Kill { nodes } => kill(cluster, nodes).await,
             Action::Pause { nodes } => pause(cluster, nodes).await,
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
+            Action::Membership { change } if membership.can_change() => {
+                change_voters(cluster, membership, id, change).await
+            }
+            Action::Snapshot { nodes } => (None, force_snapshots(cluster, nodes).await),
             other => (None, impossible(&other)),
         };
         if let Some(active) = active {
@@ -67,7 +91,12 @@ impl ActiveFaults {
     }
 
     /// Takes a fault back.
-    pub(super) async fn heal(&self, cluster: &Cluster, id: u64) -> HealReport {
+    pub(super) async fn heal(
+        &self,
+        cluster: &Cluster,
+        membership: &Arc<Membership>,
+        id: u64,
+    ) -> HealReport {
         let active = self.faults.lock().await.remove(&id);
         let (problems, effect) = match active {
             None => (Vec::new(), Map::new()),
@@ -93,6 +122,12 @@ impl ActiveFaults {
                     problems,
                     effect_map(json!({ "stopped_ms": longest.as_millis() as u64 })),
                 )
+            }
+            Some(Active::Voters { change }) => {
+                membership.book().ends(id);
+                let outcome = membership.go(cluster, Course::of_heal(&change)).await;
+                let problems = outcome.reason.clone().into_iter().collect();
+                (problems, outcome.into_heal_effect())
             }
             Some(Active::Clocks { nodes }) => {
                 let mut problems = Vec::new();
@@ -166,6 +201,47 @@ impl ActiveFaults {
             }
         }
     }
+}
+
+async fn change_voters(
+    cluster: &Cluster,
+    membership: &Arc<Membership>,
+    id: u64,
+    change: VoterChange,
+) -> (Option<Active>, FaultReport) {
+    membership.book().begins(id, change.clone());
+    let course = Course::of_change(&change, membership.now_ms());
+    let outcome = membership.go(cluster, course).await;
+    let active = if outcome.outcome == FaultOutcome::Skipped {
+        membership.book().ends(id);
+        None
+    } else {
+        Some(Active::Voters { change })
+    };
+    let report = FaultReport {
+        outcome: outcome.outcome,
+        reason: outcome.reason,
+        effect: outcome.effect,
+    };
+    (active, report)
+}
+
+async fn force_snapshots(cluster: &Cluster, nodes: Vec<String>) -> FaultReport {
+    let mut problems = Vec::new();
+    let mut effect = Map::new();
+    let mut taken_count = 0;
+    for node in &nodes {
+        match cluster.take_snapshot(node, SNAPSHOT_LIMIT).await {
+            Ok((before, after)) if after > before => {
+                taken_count += 1;
+                effect.insert(format!("{node}_snapshot_end"), json!(after));
+            }
+            Ok(_) => problems.push(format!("{node} took no newer snapshot")),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    effect.insert("taken_count".into(), json!(taken_count));
+    report(taken_count, problems, effect)
 }
 
 /// Refused before the run; a recording may still ask for it.

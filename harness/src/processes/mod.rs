@@ -4,6 +4,7 @@
 mod client;
 mod cluster;
 mod faults;
+mod membership;
 mod node_process;
 mod spawner;
 
@@ -16,8 +17,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nemesis::action::Action;
 use nemesis::links::Links;
+use nemesis::membership::Course;
+use nemesis::view::ClusterView;
+use node::ids::DirectoryId;
 use nix::time::{ClockId, clock_gettime};
-use results::manifest::Manifest;
+use results::manifest::{Manifest, Voters};
 use results::store::RunFolder;
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
@@ -25,9 +29,10 @@ use tokio::runtime::Runtime;
 use self::client::HttpClient;
 use self::cluster::Cluster;
 use self::faults::ActiveFaults;
+use self::membership::Membership;
 pub use self::faults::capabilities;
 pub use self::node_process::NodeProgram;
-use self::node_process::NodeSettings;
+use self::node_process::{Formatting, NodeSettings};
 use self::spawner::Spawner;
 use crate::world::{Answer, Call, Event, World};
 use crate::{exit, interrupts};
@@ -54,6 +59,7 @@ struct Shared {
     cluster: Cluster,
     faults: ActiveFaults,
     client: HttpClient,
+    membership: Arc<Membership>,
     stopping: AtomicBool,
 }
 
@@ -74,9 +80,7 @@ impl ProcessWorld {
             .enable_all()
             .build()
             .context("cannot start the harness's network threads")?;
-        let names: Vec<String> = (1..=manifest.options.nodes)
-            .map(|id| format!("n{id}"))
-            .collect();
+        let names = manifest.options.all_nodes();
         let links = runtime
             .block_on(Links::start(&names))
             .context("cannot start the proxies")?;
@@ -87,6 +91,7 @@ impl ProcessWorld {
             cluster: Cluster::new(settings, links, spawner),
             faults: ActiveFaults::default(),
             client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
+            membership: Arc::new(Membership::new(manifest).context("cannot set up HTTP")?),
             stopping: AtomicBool::new(false),
         });
         let (sender, events) = channel();
@@ -109,7 +114,7 @@ impl ProcessWorld {
 
     async fn start_nodes(&self) -> Result<()> {
         let mut starts = tokio::task::JoinSet::new();
-        for name in self.names.clone() {
+        for name in self.shared.membership.members() {
             let shared = Arc::clone(&self.shared);
             starts.spawn(async move { shared.cluster.start(&name).await });
         }
@@ -176,6 +181,10 @@ impl World for ProcessWorld {
         &self.names
     }
 
+    fn view(&self, leader: Option<&str>) -> ClusterView {
+        self.shared.membership.view(leader)
+    }
+
     fn call(&mut self, call: Call) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         let patience = Duration::from_nanos(call.deadline_ns.saturating_sub(self.now_ns()));
@@ -203,7 +212,8 @@ impl World for ProcessWorld {
     fn start_fault(&mut self, id: u64, action: Action) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
-            let report = shared.faults.start(&shared.cluster, id, action).await;
+            let (cluster, membership) = (&shared.cluster, &shared.membership);
+            let report = shared.faults.start(cluster, membership, id, action).await;
             let _ = sender.send(Event::FaultStarted { id, report });
         });
     }
@@ -211,7 +221,8 @@ impl World for ProcessWorld {
     fn heal_fault(&mut self, id: u64) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
-            let report = shared.faults.heal(&shared.cluster, id).await;
+            let (cluster, membership) = (&shared.cluster, &shared.membership);
+            let report = shared.faults.heal(cluster, membership, id).await;
             let _ = sender.send(Event::FaultHealed { id, report });
         });
     }
@@ -220,8 +231,12 @@ impl World for ProcessWorld {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
             let mut problems = Vec::new();
-            for node in shared.cluster.names() {
-                problems.extend(shared.cluster.put_in_order(node).await.err());
+            for node in shared.membership.members() {
+                problems.extend(shared.cluster.put_in_order(&node).await.err());
+            }
+            if shared.membership.can_change() {
+                let course = Course::of_restore();
+                shared.membership.go(&shared.cluster, course).await;
             }
             let _ = sender.send(Event::Restored { problems });
         });
@@ -267,6 +282,8 @@ fn settings(
             cluster_id: manifest.name.clone(),
             folder: node_folder,
             peers,
+            formatting: formatting(manifest, id),
+            cluster: manifest.options.cluster.clone(),
             timers: manifest.options.timers.clone(),
             seed: results::keyed_random::Stream::new(manifest.seed, "node").draw(u64::from(id), 0),
             bug: manifest.options.bug.clone(),
@@ -274,6 +291,27 @@ fn settings(
         });
     }
     Ok(all)
+}
+
+/// How the data folder of a node is prepared where the voters are in the log.
+fn formatting(manifest: &Manifest, id: u32) -> Option<Formatting> {
+    let options = &manifest.options;
+    if options.cluster.voters != Voters::Log {
+        return None;
+    }
+    let stream = results::keyed_random::Stream::new(manifest.seed, "directory");
+    let directory_id = |id: u32| {
+        let half = |counter| u128::from(stream.draw(u64::from(id), counter));
+        DirectoryId(half(0) << 64 | half(1)).to_string()
+    };
+    let first_voters = (1..=options.nodes).map(|voter| {
+        let address = node_process::announced_address(voter, 1);
+        format!("{voter}@{address}:{}", directory_id(voter))
+    });
+    Some(Formatting {
+        directory_id: directory_id(id),
+        first_voters: (id <= options.nodes).then(|| first_voters.collect::<Vec<_>>().join(",")),
+    })
 }
 
 /// The clock of histories and traces: monotonic, the same for all processes of the machine.

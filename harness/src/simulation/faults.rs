@@ -20,7 +20,15 @@ const HELD_LIMIT_NS: u64 = 5_000 * MS;
 
 /// What the simulation can do.
 pub fn capabilities() -> Capabilities {
-    let can = [Need::CutHold, Need::Kill, Need::Pause, Need::SetClocks];
+    let can = [
+        Need::CutHold,
+        Need::Kill,
+        Need::Pause,
+        Need::SetClocks,
+        Need::Membership,
+        Need::KnowObservers,
+        Need::Snapshot,
+    ];
     Capabilities::new("the simulation", can)
 }
 
@@ -115,6 +123,10 @@ impl SimulatedWorld {
                 self.queue.push(limit_ns, Happening::LookAtFaults);
                 return self.look_at_faults();
             }
+            Action::Membership { change } if self.membership.can_change() => {
+                return self.change_voters(id, &change);
+            }
+            Action::Snapshot { nodes } => return self.force_snapshots(id, &nodes),
             // Refused before the run; a recording may still ask for it.
             other => {
                 let problem = format!(
@@ -130,7 +142,7 @@ impl SimulatedWorld {
         self.surfaced.push_back(Event::FaultStarted { id, report });
     }
 
-    fn position(&self, name: &str) -> Result<usize, String> {
+    pub(super) fn position(&self, name: &str) -> Result<usize, String> {
         let position = self.names.iter().position(|node| node == name);
         position.ok_or_else(|| format!("there is no node {name}"))
     }
@@ -204,6 +216,7 @@ impl SimulatedWorld {
     /// Takes a fault back; its report surfaces now or, if it must wait for a node, later.
     pub(super) fn take_back_fault(&mut self, id: u64) {
         match self.faults.active.remove(&id) {
+            None if self.take_back_voters(id) => {}
             None => self.healed(id, Vec::new(), Map::new()),
             Some(Active::Cut) => {
                 let (held, released) = self.network.heal(id);
@@ -292,13 +305,17 @@ impl SimulatedWorld {
 
     /// Makes every node run, unstopped and with a true clock.
     pub(super) fn put_in_order(&mut self) {
-        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        let members = self.membership.book.members().cloned();
+        let members: Vec<String> = members.collect();
+        let positions = members.iter().filter_map(|name| self.position(name).ok());
+        let all: Vec<usize> = positions.collect();
         for node in &all {
             if self.nodes[*node].paused_since_ns.is_some() {
                 self.resume(*node);
             }
         }
         self.start_if_down(&all);
+        self.restore_voters();
         self.faults.errands.push(Errand::Restore {
             left: all,
             problems: Vec::new(),
@@ -355,7 +372,7 @@ impl SimulatedWorld {
                 mut problems,
             } => {
                 left.retain(|node| !self.has_settled(*node, &mut problems));
-                if left.is_empty() {
+                if left.is_empty() && self.membership.is_restored() {
                     for node in 0..self.nodes.len() {
                         self.set_clock(node, 0, 1.0);
                     }

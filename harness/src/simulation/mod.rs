@@ -11,12 +11,14 @@ mod draws;
 mod events;
 mod evidence;
 mod faults;
+mod membership;
 mod network;
 mod panics;
 mod queue;
 mod session;
 mod shrink;
 mod simulated_node;
+mod snapshot_faults;
 mod tracing;
 mod world;
 

@@ -30,6 +30,7 @@ fn options(nodes: u32) -> RunOptions {
         bug: None,
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        cluster: Default::default(),
     }
 }
 

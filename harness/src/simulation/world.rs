@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use checkers::safety::Monitor;
 use nemesis::action::Action;
+use nemesis::membership::Answer as MembershipAnswer;
+use nemesis::view::ClusterView;
 use node::mutants::Bug;
 use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
@@ -19,9 +21,11 @@ use super::digest::Digest;
 use super::draws::Draws;
 use super::events::{Content, Happening, Parcel};
 use super::faults::FaultDesk;
+use super::membership::MembershipDesk;
 use super::network::{Network, NetworkProfile};
 use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
+use super::snapshot_faults::SnapshotErrand;
 use super::tracing;
 use crate::world::{Answer, Call, Event, World};
 
@@ -42,9 +46,11 @@ pub(super) struct SimulatedWorld {
     pub(super) now_ns: u64,
     pub(super) faults: FaultDesk,
     pub(super) life_draws: Vec<Draws>,
+    pub(super) membership: MembershipDesk,
+    pub(super) snapshot_errands: Vec<SnapshotErrand>,
     calls: BTreeMap<u64, usize>,
     next_ticket: u64,
-    digest: Digest,
+    pub(super) digest: Digest,
     trace: Vec<TraceEvent>,
     monitor: Monitor,
     halted: bool,
@@ -76,7 +82,7 @@ impl SimulatedWorld {
         skews_clocks: bool,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let node_count = options.nodes as usize;
+        let node_count = options.all_nodes().len();
         let nodes: Vec<SimulatedNode> = (0..node_count)
             .map(|position| SimulatedNode::new(seed, position, options, bug))
             .collect();
@@ -90,6 +96,8 @@ impl SimulatedWorld {
             now_ns: 0,
             faults: FaultDesk::default(),
             life_draws: (0..node_count).map(life).collect(),
+            membership: MembershipDesk::new(options),
+            snapshot_errands: Vec::new(),
             calls: BTreeMap::new(),
             next_ticket: 0,
             digest: Digest::default(),
@@ -99,7 +107,7 @@ impl SimulatedWorld {
             last_words: BTreeMap::new(),
             stop,
         };
-        for node in 0..node_count {
+        for node in 0..options.first_nodes().len() {
             world.begin_start(node);
         }
         if skews_clocks {
@@ -164,6 +172,8 @@ impl SimulatedWorld {
             Happening::Expire { node } => self.expire(node),
             Happening::Start { node } => self.finish_start(node),
             Happening::SampleClocks => self.sample_clocks(),
+            Happening::GoOnWithCourse { course, token } => self.wake_course(course, token),
+            Happening::LookAtSnapshots => self.look_at_snapshots(),
             Happening::LookAtFaults => self.look_at_faults(),
         }
     }
@@ -222,7 +232,7 @@ impl SimulatedWorld {
         }
     }
 
-    fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
+    pub(super) fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.nodes[node].askers.insert(ticket, asker);
@@ -356,6 +366,10 @@ impl SimulatedWorld {
                     };
                     self.send(node, peer, parcel);
                 }
+                Asker::Nemesis { course, token } => {
+                    // It may have been carried out before the node ended.
+                    self.voters_answered(course, token, MembershipAnswer::Silence);
+                }
                 Asker::Client { call } => {
                     let name = &self.names[node];
                     let message = format!("the connection to {name} broke before it answered");
@@ -419,6 +433,17 @@ impl World for SimulatedWorld {
 
     fn nodes(&self) -> &[String] {
         &self.names
+    }
+
+    fn view(&self, leader: Option<&str>) -> ClusterView {
+        let view = self.membership.book.view(leader);
+        if self.membership.can_change() {
+            return view;
+        }
+        ClusterView {
+            observers: None,
+            ..view
+        }
     }
 
     fn call(&mut self, call: Call) {

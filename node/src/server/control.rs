@@ -14,10 +14,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::Notify;
 
 use crate::ids::{Epoch, NodeId, Offset};
+use crate::node_loop::Arrival;
 use crate::raft::Role;
 
 use super::clock::ClockState;
-use super::driver::Mailbox;
+use super::driver::{Mailbox, Message};
 
 /// Longest command line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
@@ -74,6 +75,8 @@ enum Command {
         #[serde(default = "true_rate")]
         rate: f64,
     },
+    /// Take a snapshot as soon as one may be taken.
+    Snapshot,
     Shutdown,
 }
 
@@ -107,6 +110,8 @@ struct Status {
     leader: Option<String>,
     high_watermark: Option<Offset>,
     log_end: Offset,
+    /// Where the newest snapshot ends; 0 where there is none.
+    snapshot_end: Offset,
     clock: ClockState,
 }
 
@@ -162,6 +167,10 @@ impl Controlled {
                 let outcome = outcome.unwrap_or_else(|| Err(self.stopped()));
                 (outcome.map(|clock| Detail::Clock { clock }), false)
             }
+            Ok(Command::Snapshot) => {
+                let sent = self.mailbox.send(Message::Arrival(Arrival::TakeSnapshot));
+                (sent.map(|()| Detail::Done {}).map_err(|_| self.stopped()), false)
+            }
             Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
             Err(error) => (
                 Err(format!("the command is not understood: {error}")),
@@ -187,6 +196,7 @@ impl Controlled {
             leader: snapshot.quorum.leader.map(|leader| leader.to_string()),
             high_watermark: snapshot.quorum.high_watermark,
             log_end: snapshot.quorum.log_end,
+            snapshot_end: snapshot.disk.snapshot_end,
             clock: snapshot.clock,
         }))
     }
