@@ -14,5 +14,6 @@ pub mod recorder;
 pub mod routing;
 pub mod runner;
 pub mod simulation;
+pub mod swarm;
 pub mod workload;
 pub mod world;

@@ -4,6 +4,7 @@
 pub mod analyze;
 pub mod announce;
 pub mod bugs;
+mod cluster;
 pub mod list;
 pub mod replay;
 mod replay_simulated;

@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use nemesis::capability::Capabilities;
 use nemesis::family::{Family, parse_families};
-use nemesis::plan::{PlanOptions, plan};
-use results::manifest::RunOptions;
+use nemesis::plan::{INTENSITY_USUAL_PERCENT, PlanOptions, plan};
+use results::manifest::{RunOptions, Voters};
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
-use super::{announce, bugs};
+use super::{announce, bugs, cluster};
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
@@ -28,12 +28,18 @@ const LABEL_LENGTH_MAX: usize = 60;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let capabilities = processes::capabilities();
+    let voters = cluster::voters(args)?;
+    let capabilities = cluster::capabilities(processes::capabilities(), voters);
     let families = families(args, &capabilities)?;
-    let options = options(args, &families)?;
+    let options = options(args, voters, &families)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let label = label(args, &options)?;
-    let schedule = schedule(args, &capabilities, &families, &options, seed)?;
+    let faults = Faults {
+        capabilities: &capabilities,
+        families: &families,
+        intensity_percent: INTENSITY_USUAL_PERCENT,
+    };
+    let schedule = schedule(args, &faults, &options, seed)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let store = Store::new(&args.execution.store.out);
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
@@ -59,7 +65,11 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When there is no such workload, or no such bug.
-pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions, Failure> {
+pub(super) fn options(
+    args: &RunArgs,
+    voters: Voters,
+    families: &[Family],
+) -> Result<RunOptions, Failure> {
     check_workload(&args.workload)?;
     Ok(RunOptions {
         workload: args.workload.clone(),
@@ -74,7 +84,7 @@ pub(super) fn options(args: &RunArgs, families: &[Family]) -> Result<RunOptions,
         bug: args.bug.as_deref().map(bugs::parse).transpose()?,
         timers: TIMERS,
         left_out_operations: Vec::new(),
-        cluster: Default::default(),
+        cluster: cluster::options(args, voters, families),
     })
 }
 
@@ -89,8 +99,13 @@ pub(super) fn families(
     if args.schedule.is_some() {
         return Ok(Vec::new());
     }
-    parse_families(&args.nemesis, capabilities)
-        .map_err(|error| Failure::arguments(error.to_string()))
+    let mut families = parse_families(args.nemesis(), capabilities)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    if args.nemesis().trim() == "all" {
+        // Whoever asks for all means what makes sense here.
+        families.retain(|family| family.needed_count() <= args.nodes as usize);
+    }
+    Ok(families)
 }
 
 fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
@@ -147,15 +162,23 @@ pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
         && name.chars().all(fits)
 }
 
+/// Which faults there are, and how many of them.
+pub(super) struct Faults<'a> {
+    /// What the world can do.
+    pub(super) capabilities: &'a Capabilities,
+    /// Families to plan from.
+    pub(super) families: &'a [Family],
+    /// How often they come, in percent of the usual.
+    pub(super) intensity_percent: u64,
+}
+
 /// The faults of a seed: planned, or read from a file.
 pub(super) fn schedule(
     args: &RunArgs,
-    capabilities: &Capabilities,
-    families: &[Family],
+    faults: &Faults<'_>,
     options: &RunOptions,
     seed: u64,
 ) -> Result<Schedule, Failure> {
-    let nodes: Vec<String> = (1..=options.nodes).map(|id| format!("n{id}")).collect();
     let mut schedule = match &args.schedule {
         Some(path) => {
             // A schedule that cannot be used is a bad argument, wherever the fault lies.
@@ -163,11 +186,12 @@ pub(super) fn schedule(
         }
         None => {
             let planned = plan(&PlanOptions {
-                styles: capabilities.styles(),
+                styles: faults.capabilities.styles(),
+                intensity_percent: faults.intensity_percent,
                 ..PlanOptions::new(
                     seed,
-                    families.to_vec(),
-                    nodes.clone(),
+                    faults.families.to_vec(),
+                    options.first_voters(),
                     options.time_ms,
                     options.interval_ms,
                 )
@@ -183,9 +207,9 @@ pub(super) fn schedule(
         // Written by hand, or recorded: either way only what was asked for counts here.
         forget_outcomes(&mut schedule, false);
     }
-    nemesis::schedule::prepare(&mut schedule, &nodes)
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
         .map_err(|error| Failure::arguments(error.to_string()))?;
-    refuse_impossible(&schedule, capabilities)?;
+    refuse_impossible(&schedule, faults.capabilities)?;
     let end_ms = options.time_ms.saturating_add(START_UP_MS);
     let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
     if let Some(late) = late {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use results::manifest::RunOptions;
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use serde_json::json;
@@ -36,7 +37,7 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let plan = SessionPlan {
         seed: manifest.seed,
-        schedule: schedule(&folder, manifest.options.nodes)?,
+        schedule: schedule(&folder, &manifest.options)?,
         options: manifest.options.clone(),
     };
     let progress = Progress::new(args.output.quiet || args.output.json);
@@ -101,11 +102,10 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
 }
 
 /// The schedule in the words in which it was asked for: who leads may change when something is left out.
-fn schedule(folder: &RunFolder, node_count: u32) -> Result<Schedule, Failure> {
+fn schedule(folder: &RunFolder, options: &RunOptions) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     forget_outcomes(&mut schedule, false);
-    let nodes: Vec<String> = (1..=node_count).map(|id| format!("n{id}")).collect();
-    nemesis::schedule::prepare(&mut schedule, &nodes)
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
         .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use nemesis::family::Family;
 use results::verdict::Validity;
 
 use super::session::{SessionPlan, Simulated, simulate};
@@ -68,8 +69,23 @@ pub struct CampaignSummary {
     pub elapsed: Duration,
     /// Every seed that is not valid, ascending.
     pub failures: Vec<SeedOutcome>,
+    /// By family of faults: what came of it.
+    pub by_family: BTreeMap<String, FamilyYield>,
     /// Whether the user stopped it.
     pub interrupted: bool,
+}
+
+/// What came of one family of faults.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FamilyYield {
+    /// Seeds in which it was on.
+    pub seed_count: u64,
+    /// How many of these were invalid.
+    pub invalid_count: u64,
+    /// Its faults that were due.
+    pub fault_count: u64,
+    /// How many of these had an effect.
+    pub effective_count: u64,
 }
 
 impl CampaignSummary {
@@ -99,6 +115,7 @@ impl CampaignSummary {
         self.done_count += 1;
         self.simulated_ns += u128::from(simulated.simulated_ns);
         self.event_count += simulated.identity.event_count;
+        self.add_families(simulated);
         let verdict = &simulated.verdict;
         let signature = match verdict.valid {
             Validity::Valid => {
@@ -123,6 +140,24 @@ impl CampaignSummary {
             summary: verdict.summary.clone(),
             stored_as,
         });
+    }
+}
+
+impl CampaignSummary {
+    fn add_families(&mut self, simulated: &Simulated) {
+        for name in &simulated.recording.manifest.options.nemesis {
+            let its = self.by_family.entry(name.clone()).or_default();
+            its.seed_count += 1;
+            its.invalid_count += u64::from(simulated.verdict.valid == Validity::Invalid);
+        }
+        for fault in &simulated.recording.schedule.faults {
+            let family = Family::of_id(fault.id).map(Family::name);
+            let its = family.and_then(|name| self.by_family.get_mut(name));
+            if let Some(its) = its.filter(|_| fault.outcome.is_some()) {
+                its.fault_count += 1;
+                its.effective_count += u64::from(fault.had_effect());
+            }
+        }
     }
 }
 

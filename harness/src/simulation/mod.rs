@@ -25,7 +25,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
+pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub use faults::capabilities;
 pub use session::{SessionPlan, Simulated, simulate};
