@@ -126,9 +126,10 @@ pub fn draw(seed: u64, pool: &[Family], base: &RunOptions) -> Drawn {
         Kind::Quiet => (base.interval_ms, 100),
         Kind::FewLong => (base.interval_ms.saturating_mul(3), 100),
         Kind::ManyShort => (base.interval_ms, draws.choose("intensity", &[250, 400])),
-        Kind::Single | Kind::Mixed => {
-            (base.interval_ms, draws.choose("intensity", &[50, 100, 100, 150]))
-        }
+        Kind::Single | Kind::Mixed => (
+            base.interval_ms,
+            draws.choose("intensity", &[50, 100, 100, 150]),
+        ),
     };
     let options = RunOptions {
         nemesis: families.iter().map(|f| f.name().to_owned()).collect(),
@@ -150,11 +151,7 @@ pub fn draw(seed: u64, pool: &[Family], base: &RunOptions) -> Drawn {
 }
 
 fn voters_in(log: bool) -> Voters {
-    if log {
-        Voters::Log
-    } else {
-        Voters::Configured
-    }
+    if log { Voters::Log } else { Voters::Configured }
 }
 
 fn one_of(draws: &Draws, families: &[Family]) -> Vec<Family> {
@@ -266,7 +263,9 @@ mod tests {
 
     #[test]
     fn golden_values_never_change() {
-        let lines: Vec<String> = [0, 1, 2, 7, 1_000_000].map(|seed| line(&drawn(seed))).into();
+        let lines: Vec<String> = [0, 1, 2, 7, 1_000_000]
+            .map(|seed| line(&drawn(seed)))
+            .into();
         assert_eq!(lines, GOLDEN);
     }
 

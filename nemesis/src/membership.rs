@@ -362,7 +362,11 @@ impl Course {
         if quorum.is_change_pending {
             return self.pause_or_end(now_ms);
         }
-        self.problem = if self.closing { self.problem.take() } else { None };
+        self.problem = if self.closing {
+            self.problem.take()
+        } else {
+            None
+        };
         Step::Done(self.outcome())
     }
 
@@ -433,8 +437,14 @@ impl Course {
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.latest.as_ref().map(|quorum| &quorum.voters[..]);
         let after = after.unwrap_or_default();
-        let changed_count = before.iter().filter(|member| !after.contains(member)).count()
-            + after.iter().filter(|member| !before.contains(member)).count();
+        let changed_count = before
+            .iter()
+            .filter(|member| !after.contains(member))
+            .count()
+            + after
+                .iter()
+                .filter(|member| !before.contains(member))
+                .count();
         let effect = json!({
             "changed_count": changed_count,
             "voters_before": names(before),

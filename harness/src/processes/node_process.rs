@@ -187,7 +187,8 @@ impl NodeSettings {
             Some(voters) => command.args(["--initial-controllers", voters]),
             None => command.arg("--no-initial-controllers"),
         };
-        let problem = |error: io::Error| format!("cannot format a folder for {}: {error}", self.name);
+        let problem =
+            |error: io::Error| format!("cannot format a folder for {}: {error}", self.name);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone().map_err(problem)?))
@@ -205,7 +206,10 @@ impl NodeSettings {
                 None if Instant::now() >= limit => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(format!("formatting a folder for {} takes too long", self.name));
+                    return Err(format!(
+                        "formatting a folder for {} takes too long",
+                        self.name
+                    ));
                 }
                 None => sleep(Duration::from_millis(2)).await,
             }

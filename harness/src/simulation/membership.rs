@@ -8,9 +8,7 @@ use nemesis::membership::{
     Answer, Book, Course, Member, Outcome, Quorum, Step, Token, Told, VoterRequest,
 };
 use node::ids::{NodeId, ReplicaKey};
-use node::message::{
-    AddRaftVoterRequest, ErrorCode, RemoveRaftVoterRequest, Request, Response,
-};
+use node::message::{AddRaftVoterRequest, ErrorCode, RemoveRaftVoterRequest, Request, Response};
 use node::node_loop::Arrival;
 use node::raft::Role;
 use results::manifest::{RunOptions, Voters};
@@ -240,7 +238,9 @@ impl SimulatedWorld {
             .max_by_key(|quorum| quorum.epoch)?;
         let voters = leader.voters.iter().map(|voter| Member {
             node: voter.id.to_string(),
-            directory_id: voter.directory_id.map_or_else(String::new, |id| id.to_string()),
+            directory_id: voter
+                .directory_id
+                .map_or_else(String::new, |id| id.to_string()),
         });
         Some(Quorum {
             leader: leader.id.to_string(),

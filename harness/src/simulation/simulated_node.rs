@@ -180,8 +180,7 @@ impl SimulatedNode {
                 random_seed: Stream::new(seed, "node").draw(id as u64, 0),
                 options: node_options(seed, position, options),
                 // Every message twice in the trace is dear, so only some seeds judge messages as well.
-                traces_messages: options.cluster.trace_messages
-                    || profile(seed).below(5, 4) == 0,
+                traces_messages: options.cluster.trace_messages || profile(seed).below(5, 4) == 0,
             },
             busy_until_ns: 0,
             last_round_ns: 0,

@@ -1,6 +1,8 @@
 //! Owns the checks of the simulated world through the same trait that a run uses.
 //! Never waits for wall-clock time.
 
+mod voters;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

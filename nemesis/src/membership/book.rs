@@ -128,7 +128,9 @@ impl Book {
     /// How many voters there should be.
     fn wanted_count(&self) -> usize {
         let delta: i64 = self.changes.values().map(delta).sum();
-        usize::try_from(self.first_voters.len() as i64 + delta).unwrap_or(1).max(1)
+        usize::try_from(self.first_voters.len() as i64 + delta)
+            .unwrap_or(1)
+            .max(1)
     }
 
     /// The next request on the way to the wanted number of voters; `None` once it is reached.

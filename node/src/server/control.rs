@@ -169,7 +169,10 @@ impl Controlled {
             }
             Ok(Command::Snapshot) => {
                 let sent = self.mailbox.send(Message::Arrival(Arrival::TakeSnapshot));
-                (sent.map(|()| Detail::Done {}).map_err(|_| self.stopped()), false)
+                (
+                    sent.map(|()| Detail::Done {}).map_err(|_| self.stopped()),
+                    false,
+                )
             }
             Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
             Err(error) => (

@@ -53,7 +53,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
                 retry_backoff_ms: 20,
             },
             left_out_operations: Vec::new(),
-        cluster: Default::default(),
+            cluster: Default::default(),
         },
         environment: Environment {
             harness_version: "0.1.0".into(),
