@@ -208,6 +208,8 @@ pub struct Course {
     before: Option<Vec<Member>>,
     latest: Option<Quorum>,
     problem: Option<String>,
+    /// Why a node that was to leave has not.
+    left_behind: Option<String>,
 }
 
 impl Course {
@@ -269,6 +271,7 @@ impl Course {
             before: None,
             latest: None,
             problem: None,
+            left_behind: None,
         }
     }
 
@@ -294,8 +297,7 @@ impl Course {
                 Step::Describe
             }
             Told::Stopped(outcome) => {
-                // A node that does not run needs no end.
-                self.problem = outcome.err();
+                self.left_behind = outcome.err();
                 self.retired = true;
                 Step::Describe
             }
@@ -459,7 +461,7 @@ impl Course {
             } else {
                 FaultOutcome::Skipped
             },
-            reason: self.problem.clone(),
+            reason: self.problem.clone().or_else(|| self.left_behind.clone()),
             effect: match effect {
                 Value::Object(effect) => effect,
                 _ => Map::new(),

@@ -103,7 +103,9 @@ impl ActiveFaults {
             Some(Active::Cut) => (Vec::new(), cluster.links.heal(id).to_effect()),
             Some(Active::Kill { nodes, since }) => {
                 let mut problems = Vec::new();
-                for node in &nodes {
+                // Who has left the cluster meanwhile stays away.
+                let members = membership.members();
+                for node in nodes.iter().filter(|node| members.contains(node)) {
                     problems.extend(cluster.start(node).await.err());
                 }
                 let down_ms = since.elapsed().as_millis() as u64;

@@ -242,7 +242,12 @@ impl SimulatedWorld {
                 );
                 self.look_at_faults();
             }
-            Some(Active::Kill { nodes, since_ns }) => {
+            Some(Active::Kill {
+                mut nodes,
+                since_ns,
+            }) => {
+                // Who has left the cluster meanwhile stays away.
+                nodes.retain(|node| self.membership.book.is_member(&self.names[*node]));
                 self.start_if_down(&nodes);
                 self.faults.errands.push(Errand::Revive {
                     id,
