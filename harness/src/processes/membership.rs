@@ -194,14 +194,19 @@ impl Membership {
                 return refused("REFUSED", message);
             }
         };
-        let this = Arc::clone(self);
+        let (this, leader) = (Arc::clone(self), leader.to_owned());
         // It goes on when nobody waits any more: as long as it may be carried out, that matters.
         let under_way = tokio::spawn(async move {
-            let answer = this.post(address, &request).await;
-            if answer != Answer::Silence {
-                this.book().settled(token);
+            match this.post(address, &request).await {
+                Some(answer) => {
+                    this.book().settled(token);
+                    answer
+                }
+                None => {
+                    this.book().given_up(token, &leader);
+                    Answer::Silence
+                }
             }
-            answer
         });
         match timeout(PATIENCE, under_way).await {
             Ok(Ok(answer)) => answer,
@@ -209,7 +214,8 @@ impl Membership {
         }
     }
 
-    async fn post(&self, address: SocketAddr, request: &Request) -> Answer {
+    /// `None` where the leader took the request and did not say what became of it.
+    async fn post(&self, address: SocketAddr, request: &Request) -> Option<Answer> {
         let path = RequestKind::of(request).path();
         let sent = self
             .http
@@ -223,19 +229,22 @@ impl Membership {
         let response = match sent {
             Ok(response) => response,
             Err(error) if error.is_connect() => {
-                return refused("CONNECTION_REFUSED", "it cannot be connected to");
+                return Some(refused("CONNECTION_REFUSED", "it cannot be connected to"));
             }
-            Err(_) => return Answer::Silence,
+            Err(_) => return None,
         };
         let status = response.status();
-        if !status.is_success() {
-            return refused("REFUSED", format!("it answered with status {status}"));
+        if status.is_client_error() {
+            return Some(refused(
+                "REFUSED",
+                format!("it answered with status {status}"),
+            ));
         }
-        match response.json::<Changed>().await {
-            Ok(changed) if changed.error == "NONE" => Answer::Done,
-            Ok(changed) => refused(&changed.error, changed.message),
-            Err(_) => Answer::Silence,
-        }
+        let changed = response.json::<Changed>().await.ok()?;
+        Some(match changed.error.as_str() {
+            "NONE" => Answer::Done,
+            code => refused(code, changed.message),
+        })
     }
 
     fn wire_request(&self, cluster: &Cluster, request: &VoterRequest) -> Result<Request, String> {

@@ -20,6 +20,14 @@ const VOTERS_FOR_ANY_REMOVAL: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(u64);
 
+/// A removal that was asked for.
+#[derive(Debug, Clone)]
+struct Removal {
+    voter: Member,
+    /// The leader that took the request in and did not say in time what became of it.
+    given_up_by: Option<String>,
+}
+
 /// The members of a cluster, as far as they are known.
 #[derive(Debug, Clone)]
 pub struct Book {
@@ -33,7 +41,7 @@ pub struct Book {
     /// By fault: the change that it keeps in force.
     changes: BTreeMap<u64, VoterChange>,
     /// Removals that a leader may yet carry out.
-    removals: BTreeMap<Token, Member>,
+    removals: BTreeMap<Token, Removal>,
     next_token: u64,
 }
 
@@ -89,6 +97,14 @@ impl Book {
         self.removals.remove(&token);
     }
 
+    /// `leader` took a request in and gave up waiting for its own answer. It deals with what it is asked in
+    /// order, so the request is settled once it describes the cluster again.
+    pub fn given_up(&mut self, token: Token, leader: &str) {
+        if let Some(removal) = self.removals.get_mut(&token) {
+            removal.given_up_by = Some(leader.to_owned());
+        }
+    }
+
     pub(super) fn joins(&mut self, node: &str) {
         self.members.insert(node.to_owned());
     }
@@ -100,20 +116,27 @@ impl Book {
     pub(super) fn learn(&mut self, quorum: &Quorum) {
         let names = quorum.voters.iter().map(|voter| voter.node.clone());
         self.voters = names.collect();
+        let leader = Some(&quorum.leader);
+        self.removals
+            .retain(|_, removal| removal.given_up_by.as_ref() != leader);
     }
 
     pub(super) fn sent(&mut self, request: &VoterRequest) -> Token {
         let token = Token(self.next_token);
         self.next_token += 1;
         if let VoterRequest::Remove { voter } = request {
-            self.removals.insert(token, voter.clone());
+            let removal = Removal {
+                voter: voter.clone(),
+                given_up_by: None,
+            };
+            self.removals.insert(token, removal);
         }
         token
     }
 
     /// Whether the leader may be asked to remove this voter.
     pub(super) fn may_remove(&self, quorum: &Quorum, voter: &Member) -> bool {
-        let possible = self.removals.values();
+        let possible = self.removals.values().map(|removal| &removal.voter);
         let possible: BTreeSet<&Member> = possible
             .filter(|other| *other != voter && quorum.voters.contains(other))
             .collect();

@@ -226,7 +226,9 @@ fn a_removal_that_may_come_yet_counts_as_if_it_had() {
     let token = book.sent(&VoterRequest::Remove { voter });
     assert!(!book.may_remove(&quorum(3, false), &member("n2")));
     assert!(book.may_remove(&quorum(4, false), &member("n2")));
-    book.settled(token);
+    book.given_up(token, "n1");
+    assert!(!book.may_remove(&quorum(3, false), &member("n2")));
+    book.learn(&quorum(3, false));
     assert!(book.may_remove(&quorum(3, false), &member("n2")));
 }
 
