@@ -269,7 +269,13 @@ mod tests {
         assert_eq!(lines, GOLDEN);
     }
 
-    const GOLDEN: [&str; 5] = ["", "", "", "", ""];
+    const GOLDEN: [&str; 5] = [
+        "mixed partition-random+pause+clock-skew+snapshot n4+0+0 Configured 150% x5 50/s 500/800 20971520/104857600/1048576",
+        "single kill n5+0+0 Log 150% x20 200/s 120/400 524288/1048576/65536",
+        "mixed clock-skew+snapshot n5+2+0 Log 100% x5 200/s 60/800 65536/131072/8192",
+        "few-long partition-random+kill+pause+clock-skew+membership+snapshot n3+0+2 Log 100% x10 1000/s 60/400 8192/40960/1048576",
+        "mixed partition-random+pause n7+2+0 Log 100% x10 50/s 120/800 8192/8192/1048576",
+    ];
 
     /// So that a campaign sees every one of them, whatever else it is made of.
     #[test]
