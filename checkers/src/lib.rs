@@ -5,15 +5,19 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use results::store::Recording;
+use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
+pub mod disk_faults;
 pub mod epoch_history;
+pub mod histories;
 pub mod linearizability;
 pub mod linearizable;
 pub mod liveness;
 pub mod nemesis;
 pub mod node_logs;
+pub mod onlooker;
 pub mod operations;
 pub mod safety;
 pub mod stats;
@@ -44,20 +48,44 @@ impl Default for Options {
 
 /// Runs every checker on the recording. A checker that panics concludes nothing, and says so.
 pub fn check(recording: &Recording, options: &Options) -> Verdict {
-    let mut checkers = BTreeMap::new();
-    let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
-        checkers.insert(name.to_owned(), isolated(name, checker));
-    };
-    run("linearizable", &|| {
-        linearizable::check(&recording.history, options)
-    });
-    run("epoch-history", &|| {
+    let epoch_history = isolated("epoch-history", &|| {
         epoch_history::check(
             &recording.trace,
             &recording.history,
             recording.manifest.options.nodes,
             recording.manifest.is_simulated(),
         )
+    });
+    let told = Told {
+        refusals: &recording.trace,
+        phase: &recording.trace,
+    };
+    combine(recording, told, epoch_history, options)
+}
+
+/// What of a trace the checkers need that look for single events in it.
+#[derive(Debug, Clone, Copy)]
+struct Told<'a> {
+    /// At least every start and refusal to start, and one event if there are any.
+    refusals: &'a [TraceEvent],
+    /// At least what a liveness phase is judged by.
+    phase: &'a [TraceEvent],
+}
+
+/// Runs every checker but the one whose result is given.
+fn combine(
+    recording: &Recording,
+    told: Told<'_>,
+    epoch_history: CheckerResult,
+    options: &Options,
+) -> Verdict {
+    let mut checkers = BTreeMap::new();
+    checkers.insert("epoch-history".to_owned(), epoch_history);
+    let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
+        checkers.insert(name.to_owned(), isolated(name, checker));
+    };
+    run("linearizable", &|| {
+        linearizable::check(&recording.history, options)
     });
     run("stats", &|| {
         stats::check(&recording.history, options.minimum_ok_count)
@@ -66,10 +94,15 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
         nemesis::check(&recording.schedule, &recording.manifest.options.nemesis)
     });
     run("liveness", &|| {
-        liveness::check(&recording.manifest, &recording.schedule, &recording.history)
+        liveness::check(
+            &recording.manifest,
+            &recording.schedule,
+            &recording.history,
+            told.phase,
+        )
     });
     run("node-logs", &|| {
-        node_logs::check(&recording.trace, &recording.history)
+        node_logs::check(told.refusals, &recording.history, &recording.schedule)
     });
     if let Some(reason) = safety::halted(&recording.history)
         && checkers

@@ -1,19 +1,41 @@
 //! Owns the question whether the cluster served again, in bounded time, once all faults were gone.
 //! Never judges what it served.
 
+mod core_phase;
+
+pub(crate) use core_phase::Kept;
+
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
 use results::manifest::Manifest;
 use results::schedule::Schedule;
+use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
+use crate::disk_faults::left_down;
 use crate::{conclusion, counted, seconds};
 
 const SOURCE: &str = "bounded recovery after healing, as in KAFKA-12851: a majority that can talk \
                       elects a leader and commits";
 const TITLE: &str = "after the last fault is healed an operation succeeds within the bound";
+
+/// Names of the history lines by which the harness records its liveness phase. First: the nodes `rest` are
+/// cut off from everybody, and those of `core` are about to be healed.
+pub const CORE_CHOSEN: &str = "core-chosen";
+/// The core is in order, and has `bound_ms` to serve.
+pub const CORE_HEALED: &str = "core-healed";
+/// It served: from `since_ns` on, in one epoch, for longer than any follower needs to catch up.
+pub const CORE_SETTLED: &str = "core-settled";
+/// It did not, and its time is over.
+pub const CORE_GIVEN_UP: &str = "core-given-up";
+/// The phase is over; the rest is about to be healed.
+pub const CORE_LEFT: &str = "core-left";
+/// The phase was left out, for the `reason` given.
+pub const CORE_SKIPPED: &str = "core-skipped";
+/// The register that is written and read in the phase, and by nobody else.
+pub const CORE_KEY: &str = "core";
 
 /// What clients experienced from some moment on.
 #[derive(Debug, Default)]
@@ -52,8 +74,39 @@ impl Attempts {
     }
 }
 
-/// Invalid where operations were tried for the whole bound after healing, and none succeeded.
-pub fn check(manifest: &Manifest, schedule: &Schedule, history: &[Operation]) -> CheckerResult {
+/// Invalid where operations were tried for the whole bound after healing, and none succeeded, or where a
+/// majority that was to recover alone did not, or not as it should.
+pub fn check(
+    manifest: &Manifest,
+    schedule: &Schedule,
+    history: &[Operation],
+    trace: &[TraceEvent],
+) -> CheckerResult {
+    let mut result = check_recovery(manifest, schedule, history);
+    let found = core_phase::check(manifest, history, trace);
+    if let Some(told) = found.get("core-recovery").map(|found| &found.summary)
+        && result.valid == Validity::Valid
+    {
+        result.summary = format!("{}; {told}", result.summary);
+    }
+    let worst = Validity::worst(found.values().map(|property| property.valid));
+    if worst > result.valid {
+        result.valid = worst;
+        let decisive = found.values().find(|property| property.valid == worst);
+        if let Some(property) = decisive {
+            result.summary.clone_from(&property.summary);
+            result.evidence.clone_from(&property.evidence);
+        }
+    }
+    result.properties.extend(found);
+    result
+}
+
+fn check_recovery(
+    manifest: &Manifest,
+    schedule: &Schedule,
+    history: &[Operation],
+) -> CheckerResult {
     let faults_were_asked_for = !schedule.faults.is_empty() || !manifest.options.nemesis.is_empty();
     let origin = if faults_were_asked_for {
         let Some(healed) = manifest.phases.healed else {
@@ -68,7 +121,24 @@ pub fn check(manifest: &Manifest, schedule: &Schedule, history: &[Operation]) ->
     } else {
         manifest.phases.workload_start.unwrap_or(0)
     };
-    judge(manifest, faults_were_asked_for, origin, history)
+    let result = judge(manifest, faults_were_asked_for, origin, history);
+    if result.valid == Validity::Valid {
+        return result;
+    }
+    let left_down = left_down(history);
+    let node_count = manifest.options.nodes as usize;
+    if node_count.saturating_sub(left_down.len()) > node_count / 2 {
+        return result;
+    }
+    let nodes: Vec<&str> = left_down.keys().map(String::as_str).collect();
+    let mut evidence = result.evidence;
+    evidence["left_down"] = json!(left_down);
+    let summary = format!(
+        "no recovery is owed: {} of {node_count} nodes refuse to start with data that faults destroyed ({})",
+        nodes.len(),
+        nodes.join(", ")
+    );
+    finish(Validity::Valid, 0, summary, evidence)
 }
 
 fn judge(
@@ -206,7 +276,7 @@ mod tests {
             seed: 0,
             faults: Vec::new(),
         };
-        check(manifest, &none, history)
+        check(manifest, &none, history, &[])
     }
 
     #[test]
@@ -234,6 +304,36 @@ mod tests {
         let result = verdict_on(&manifest, &history(&late));
         assert_eq!(result.valid, Validity::Invalid);
         assert!(result.summary.contains("10.000 s"), "{}", result.summary);
+    }
+
+    #[test]
+    fn no_recovery_is_owed_where_a_majority_lost_its_data() {
+        let manifest = manifest(&["disk-corrupt"], Some(5000), false);
+        let with_damaged = |damaged: Value| {
+            let failing: Vec<_> = (5..15)
+                .map(|s| (s * 1000, s * 1000 + 900, "fail"))
+                .collect();
+            let mut lines = history(&failing);
+            lines.push(
+                serde_json::from_value(json!({
+                    "index": 99, "time": 1, "process": "nemesis", "type": "info", "f": "restored",
+                    "value": {"problems": [], "damaged": damaged}
+                }))
+                .unwrap(),
+            );
+            lines
+        };
+        let most = with_damaged(json!({"n1": "damaged", "n3": "damaged"}));
+        let result = verdict_on(&manifest, &most);
+        assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
+        assert!(
+            result.summary.contains("2 of 3 nodes"),
+            "{}",
+            result.summary
+        );
+        assert_eq!(result.properties["recovery"].checked, 0);
+        let few = with_damaged(json!({"n1": "damaged"}));
+        assert_eq!(verdict_on(&manifest, &few).valid, Validity::Invalid);
     }
 
     #[test]

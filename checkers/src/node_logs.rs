@@ -2,10 +2,12 @@
 //! Never reads the log files: what counts is what was recorded as an event.
 
 use results::history::{Operation, Process};
+use results::schedule::Schedule;
 use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
+use crate::disk_faults::{damage, explanation, left_down};
 use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
 
 /// Name of the history line by which the harness records that a node ended although nobody asked.
@@ -15,8 +17,11 @@ pub const CRASH: &str = "node-crashed";
 const SIGKILL: i32 = 9;
 
 /// Name of the history line by which the harness records what was still wrong with nodes when all
-/// faults were healed, in the list `problems`.
+/// faults were healed, in the list `problems`; and in `damaged`, by name, which nodes refuse to start with
+/// data that a fault has destroyed.
 pub const RESTORED: &str = "restored";
+
+const REFUSED: &str = "refused to start";
 
 /// A node that gave up.
 struct Failure {
@@ -26,13 +31,82 @@ struct Failure {
     reason: String,
 }
 
+impl Failure {
+    fn to_evidence(&self) -> Value {
+        json!({
+            "node": self.node,
+            "time": self.time,
+            "what": self.what,
+            "reason": self.reason,
+        })
+    }
+}
+
 /// Invalid where a node of the system under test refused to start, or ended although neither a fault
 /// nor the harness ended it. Unknown where somebody else killed one (a person, or a system short of
 /// memory), or where one did not answer any more when all faults were healed.
-pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
+///
+/// A node that stops because a fault lets its disk fail, or that refuses to start with data that a fault
+/// has destroyed, does what it should: that is told, and counts as nothing else.
+pub fn check(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {
     let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
     failures.extend(history.iter().filter_map(crash));
+    failures.extend(
+        trace
+            .iter()
+            .filter_map(|event| heedless_start(event, schedule)),
+    );
     failures.sort_by_key(|failure| failure.time);
+    let (explained, failures): (Vec<_>, Vec<_>) = failures
+        .into_iter()
+        .map(|failure| {
+            let refused = failure.what == REFUSED;
+            let Failure { node, reason, .. } = &failure;
+            let fault = explanation(schedule, node, failure.time, refused, reason);
+            (fault.map(|fault| fault.id), failure)
+        })
+        .partition(|(fault, _)| fault.is_some());
+    let failures: Vec<Failure> = failures.into_iter().map(|(_, failure)| failure).collect();
+    let left_down = left_down(history);
+    let mut result = judge(trace, history, &failures);
+    if let Some((fault, first)) = explained.first() {
+        result.summary.push_str(&format!(
+            "; as they should, nodes whose disks faults had failed or damaged did not go on ({}; first {} {} \
+             at {} for fault {})",
+            counted(explained.len() as u64, "time"),
+            first.node,
+            first.what,
+            seconds(first.time),
+            fault.unwrap_or(0)
+        ));
+    }
+    if !left_down.is_empty() {
+        let nodes: Vec<&str> = left_down.keys().map(String::as_str).collect();
+        let nodes = nodes.join(", ");
+        result.summary.push_str(&format!(
+            "; down to the end with data that a fault destroyed: {nodes}"
+        ));
+    }
+    let told = explained.iter().take(EVIDENCE_LIST_MAX_COUNT);
+    let told: Vec<Value> = told
+        .map(|(fault, failure)| {
+            let mut evidence = failure.to_evidence();
+            evidence["fault"] = json!(fault);
+            evidence
+        })
+        .collect();
+    if !(told.is_empty() && left_down.is_empty()) {
+        result.evidence["explained"] = told.into();
+        result.evidence["explained_left_out"] = explained
+            .len()
+            .saturating_sub(EVIDENCE_LIST_MAX_COUNT)
+            .into();
+        result.evidence["left_down"] = left_down.into();
+    }
+    result
+}
+
+fn judge(trace: &[TraceEvent], history: &[Operation], failures: &[Failure]) -> CheckerResult {
     let killed = history.iter().find_map(killed_by_somebody);
     let source = "a node must come back from any crash with what its disk holds, and stay up";
     let Some(first) = failures.first() else {
@@ -67,18 +141,8 @@ pub fn check(trace: &[TraceEvent], history: &[Operation]) -> CheckerResult {
             counted(failures.len() as u64, "failure")
         ),
     );
-    let listed: Vec<Value> = failures
-        .iter()
-        .take(EVIDENCE_LIST_MAX_COUNT)
-        .map(|failure| {
-            json!({
-                "node": failure.node,
-                "time": failure.time,
-                "what": failure.what,
-                "reason": failure.reason,
-            })
-        })
-        .collect();
+    let listed = failures.iter().take(EVIDENCE_LIST_MAX_COUNT);
+    let listed: Vec<Value> = listed.map(Failure::to_evidence).collect();
     result.evidence = json!({
         "failures": listed,
         "left_out": failures.len().saturating_sub(EVIDENCE_LIST_MAX_COUNT),
@@ -93,8 +157,25 @@ fn refusal(event: &TraceEvent) -> Option<Failure> {
     Some(Failure {
         time: event.time,
         node: event.node.clone(),
-        what: "refused to start",
+        what: REFUSED,
         reason: reason.clone(),
+    })
+}
+
+/// A node that starts from data that a fault has destroyed, although it could have noticed.
+fn heedless_start(event: &TraceEvent, schedule: &Schedule) -> Option<Failure> {
+    if !matches!(event.detail, TraceDetail::Started(_)) {
+        return None;
+    }
+    let fault = damage(schedule, &event.node, event.time)?;
+    Some(Failure {
+        time: event.time,
+        node: event.node.clone(),
+        what: "started",
+        reason: format!(
+            "fault {} had destroyed some of its data, and it did not notice",
+            fault.id
+        ),
     })
 }
 
@@ -144,6 +225,121 @@ mod tests {
         }
     }
 
+    fn none() -> Schedule {
+        schedule(json!([]))
+    }
+
+    fn schedule(faults: Value) -> Schedule {
+        serde_json::from_value(json!({"format_version": 1, "faults": faults})).unwrap()
+    }
+
+    fn started() -> TraceEvent {
+        serde_json::from_value(json!({
+            "time": 1, "node": "n2", "incarnation": 4, "seq": 0, "epoch": 1, "event": "started",
+            "role": "follower", "log_start": 0, "log_end": 9, "last_epoch": 1
+        }))
+        .unwrap()
+    }
+
+    fn refused(reason: &str) -> TraceEvent {
+        let reason = reason.into();
+        event(TraceDetail::RefusedToStart { reason })
+    }
+
+    #[test]
+    fn a_node_that_refuses_damaged_data_does_what_it_should() {
+        let fault = |at_ms: u64| {
+            schedule(json!([{
+                "id": 7, "trigger": {"at_ms": 1}, "duration_ms": 1, "fault": {"kind": "disk", "what": "bit-flip"},
+                "resolved": {"at_ms": at_ms, "nodes": ["n2", "n3"]}, "outcome": "installed",
+                "effect": {"n2_damaged_bytes": 1}
+            }]))
+        };
+        let trace = [
+            event(TraceDetail::Flush { log_end: 1 }),
+            refused("a bad batch"),
+        ];
+        let restored: Operation = serde_json::from_value(json!({
+            "index": 0, "time": 1, "process": "nemesis", "type": "info", "f": RESTORED,
+            "value": {"problems": [], "damaged": {"n2": "a bad batch"}}
+        }))
+        .unwrap();
+        let right = check(&trace, &[restored], &fault(2_400));
+        assert_eq!(right.valid, Validity::Valid, "{}", right.summary);
+        assert!(
+            right
+                .summary
+                .contains("n2 refused to start at 2.500 s for fault 7")
+        );
+        assert!(
+            right.summary.ends_with("destroyed: n2"),
+            "{}",
+            right.summary
+        );
+        assert_eq!(right.evidence["explained"][0]["fault"], 7);
+        assert_eq!(right.evidence["left_down"]["n2"], "a bad batch");
+        let started = |time: u64| {
+            let mut started = started();
+            started.time = time;
+            check(&[started], &[], &fault(2_400))
+        };
+        assert_eq!(started(2_399_999_999).valid, Validity::Valid);
+        let heedless = started(2_500_000_000);
+        assert_eq!(heedless.valid, Validity::Invalid);
+        assert!(heedless.summary.contains("fault 7"), "{}", heedless.summary);
+        let too_early = check(&trace, &[], &fault(2_600));
+        assert_eq!(too_early.valid, Validity::Invalid, "{}", too_early.summary);
+        let mut other = trace.clone();
+        other[1].node = "n3".into();
+        assert_eq!(check(&other, &[], &fault(2_400)).valid, Validity::Invalid);
+    }
+
+    #[test]
+    fn a_node_may_stop_while_its_disk_fails_and_for_that_reason_only() {
+        let fault = |what: &str, healed_at_ms: u64| {
+            schedule(json!([{
+                "id": 5, "trigger": {"at_ms": 1}, "duration_ms": 1, "fault": {"kind": "partition"},
+                "resolved": {"at_ms": 1, "cut": [["n4", "n1"]]}, "outcome": "installed"
+            }, {
+                "id": 7, "trigger": {"at_ms": 1}, "duration_ms": 1, "fault": {"kind": "disk", "what": what},
+                "resolved": {"at_ms": 900, "nodes": ["n4"]}, "outcome": "installed",
+                "healed_at_ms": healed_at_ms
+            }]))
+        };
+        let mut line = crashed("nemesis");
+        let trace = [event(TraceDetail::Flush { log_end: 1 })];
+        let mut verdict = |words: &str, schedule: &Schedule| {
+            line.value["description"] = words.into();
+            check(&trace, &[line.clone()], schedule).valid
+        };
+        let failed = "exit status: 1; cannot sync x: Input/output error (os error 5)";
+        assert_eq!(
+            verdict(failed, &fault("sync-error", 2_000)),
+            Validity::Valid
+        );
+        assert_eq!(
+            verdict(failed, &fault("no-space", 2_000)),
+            Validity::Invalid
+        );
+        assert_eq!(
+            verdict(failed, &fault("slow-sync", 2_000)),
+            Validity::Invalid
+        );
+        // It ended at 1 s.
+        assert_eq!(verdict(failed, &fault("sync-error", 999)), Validity::Valid);
+        let long_ago = schedule(json!([{
+            "id": 7, "trigger": {"at_ms": 1}, "duration_ms": 1,
+            "fault": {"kind": "disk", "what": "sync-error"},
+            "resolved": {"at_ms": 1_001, "nodes": ["n4"]}, "outcome": "installed"
+        }]));
+        assert_eq!(verdict(failed, &long_ago), Validity::Invalid);
+        let panicked = "exit status: 1; second leader in epoch 3 (at leader.rs:1)";
+        assert_eq!(
+            verdict(panicked, &fault("sync-error", 2_000)),
+            Validity::Invalid
+        );
+    }
+
     fn crashed(process: &str) -> Operation {
         serde_json::from_value(json!({
             "index": 0, "time": 1_000_000_000, "process": process, "type": "info", "f": CRASH,
@@ -157,7 +353,11 @@ mod tests {
         let refusal = event(TraceDetail::RefusedToStart {
             reason: "batch at offset 7 fails its checksum".into(),
         });
-        let result = check(&[event(TraceDetail::Flush { log_end: 1 }), refusal], &[]);
+        let result = check(
+            &[event(TraceDetail::Flush { log_end: 1 }), refusal],
+            &[],
+            &none(),
+        );
         assert_eq!(result.valid, Validity::Invalid);
         for part in ["n2", "2.500 s", "checksum"] {
             assert!(result.summary.contains(part), "{}", result.summary);
@@ -170,6 +370,7 @@ mod tests {
         let result = check(
             &[event(TraceDetail::Flush { log_end: 1 })],
             &[crashed("nemesis")],
+            &none(),
         );
         assert_eq!(result.valid, Validity::Invalid);
         assert!(
@@ -189,10 +390,10 @@ mod tests {
             .unwrap()
         };
         let trace = [event(TraceDetail::Flush { log_end: 1 })];
-        let silent = check(&trace, &[restored(json!(["n3 did not answer"]))]);
+        let silent = check(&trace, &[restored(json!(["n3 did not answer"]))], &none());
         assert_eq!(silent.valid, Validity::Unknown);
         assert!(silent.summary.contains("n3"), "{}", silent.summary);
-        let fine = check(&trace, &[restored(json!([]))]);
+        let fine = check(&trace, &[restored(json!([]))], &none());
         assert_eq!(fine.valid, Validity::Valid);
     }
 
@@ -200,18 +401,26 @@ mod tests {
     fn a_node_killed_by_somebody_else_is_not_blamed() {
         let mut line = crashed("nemesis");
         line.value["signal"] = 9.into();
-        let result = check(&[event(TraceDetail::Flush { log_end: 1 })], &[line.clone()]);
+        let result = check(
+            &[event(TraceDetail::Flush { log_end: 1 })],
+            &[line.clone()],
+            &none(),
+        );
         assert_eq!(result.valid, Validity::Unknown);
         assert!(result.summary.contains("killed n4"), "{}", result.summary);
         line.value["signal"] = 6.into();
-        let aborted = check(&[event(TraceDetail::Flush { log_end: 1 })], &[line]);
+        let aborted = check(
+            &[event(TraceDetail::Flush { log_end: 1 })],
+            &[line],
+            &none(),
+        );
         assert_eq!(aborted.valid, Validity::Invalid);
     }
 
     #[test]
     fn other_events_are_fine_and_none_at_all_are_not() {
         let flush = event(TraceDetail::Flush { log_end: 1 });
-        assert_eq!(check(&[flush], &[]).valid, Validity::Valid);
-        assert_eq!(check(&[], &[]).valid, Validity::Unknown);
+        assert_eq!(check(&[flush], &[], &none()).valid, Validity::Valid);
+        assert_eq!(check(&[], &[], &none()).valid, Validity::Unknown);
     }
 }

@@ -10,6 +10,9 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use nemesis::plan::{INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT};
+
+use crate::byte_size::parse_bytes;
 use crate::duration::{parse_ms, parse_positive_ms};
 use crate::exit::{self, Failure};
 use crate::{commands, workload};
@@ -31,7 +34,21 @@ const EXAMPLES: &str = "Examples:
   harness serve                                             browse the reports
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. Of several
-runs (sim, replay) the worst counts; a replay's code does not say whether the outcome was the same.";
+runs (sim, replay) the worst counts; a replay that is valid although the run was not gives 2.";
+
+const CHECK_EXAMPLES: &str = "Every key, or the whole where there are no keys, is one object:
+  register       read, write
+  cas-register   read, write, cas with [expected new]
+  key-value      get, put, append of text
+  list-append    append of an element, read of all
+  set            add, remove, contains, read of all
+  counter        add, add-and-get, read
+  queue          enqueue, dequeue
+
+Examples:
+  harness check runs/latest/history.jsonl --model cas-register
+  harness check store/latest/history.edn --model cas-register --keyed
+  harness check etcd.log.gz --model cas-register --failed-cas observed";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -39,16 +56,21 @@ enum Command {
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run many seeds in a deterministic simulation and judge each
-    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)))]
+    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
     Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
-    /// Find the smallest simulated run that still fails the same way
+    /// Find the smallest run that still fails the same way
     Shrink(ShrinkArgs),
     /// Judge a stored run again
     Analyze(AnalyzeArgs),
+    /// Judge a history from anywhere: is it linearizable?
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
     /// Browse stored runs in a web browser
     Serve(ServeArgs),
+    /// Show what this machine and each world can do, and what not and why
+    Doctor,
     /// List stored runs
     List(StoreArgs),
     /// The seeded bugs that prove that the checkers notice
@@ -69,6 +91,60 @@ enum Command {
 enum BugsCommand {
     /// List id, name, what is broken and what must catch it; so does `harness bugs` alone
     List,
+    /// Measure how many seeds it takes until each bug is noticed, and by whom
+    Score(ScoreArgs),
+}
+
+/// Flags of `bugs score`.
+#[derive(Debug, Clone, Args)]
+pub struct ScoreArgs {
+    /// Which bugs, by name or id; all of them by default
+    pub bugs: Vec<String>,
+    /// Seeds of one hunt at most
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub seeds: u64,
+    /// Hunts for each bug in each way; no two of them share a seed
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: u32,
+    /// The first seed of all
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 32))]
+    pub first_seed: u64,
+    /// How long one hunt takes at most
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: u64,
+    /// Seeds of the unmodified node, which must not be called wrong
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    pub unmodified_seeds: u64,
+    /// Runs of real processes for each bug at most, besides the simulation
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub processes: u32,
+    /// What goes wrong, as for `sim`
+    #[arg(long, default_value = "all", value_name = "FAULTS")]
+    pub nemesis: String,
+    /// How long the workload of a run lasts
+    #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time: u64,
+    /// Mean time between two faults of one kind
+    #[arg(long, default_value = "2", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub interval: u64,
+    /// Number of nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
+    pub nodes: u32,
+    /// Folder of scenarios; those that name a bug are tried on it
+    #[arg(long, default_value = "harness/tests/scenarios", value_name = "FOLDER")]
+    pub scenarios: PathBuf,
+    /// Where the table goes; its data goes beside it, ending in .json
+    #[arg(long, default_value = "docs/bug-score.md", value_name = "FILE")]
+    pub table: PathBuf,
+    /// How many hunts at once; one per processor by default
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Where runs of real processes are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Most nodes of a cluster.
@@ -118,7 +194,7 @@ pub struct ExecutionArgs {
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// What goes wrong: partition-random, kill, pause, clock-skew, membership, snapshot, several with commas, all, or none;
-    /// partition-leader and other parts of these are in the README
+    /// the README has all names. Each may have its own pace: kill:interval=2s:intensity=200,pause
     /// [default: partition-random; with --swarm: all]
     #[arg(long, value_name = "FAULTS")]
     pub nemesis: Option<String>,
@@ -156,6 +232,13 @@ pub struct RunArgs {
     /// Mean time between two faults of one kind
     #[arg(long, default_value = "4", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub interval: u64,
+    /// How often faults come, in percent of what the intervals say: 50 is half as many of the same length,
+    /// 200 twice as many half as long
+    #[arg(long, default_value_t = INTENSITY_USUAL_PERCENT, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=INTENSITY_MAX_PERCENT))]
+    pub intensity: u64,
+    /// In every ten intervals, leave at least so much time without any fault
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = parse_ms)]
+    pub healthy: u64,
     /// Seed of operations, faults and election timers; a fresh one by default
     #[arg(long)]
     pub seed: Option<u64>,
@@ -172,9 +255,16 @@ pub struct RunArgs {
     /// Average time a client waits for an answer; each operation draws 0.5 to 1.5 of it
     #[arg(long, default_value = "500ms", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub operation_timeout: u64,
+    /// End at the first violation: a run soon after a client saw it, many seeds with the one that fails
+    #[arg(long)]
+    pub fail_fast: bool,
     /// How long the cluster may take to serve again once all faults are healed
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_ms)]
     pub recovery_timeout: u64,
+    /// Whether a random majority must recover alone, with the other nodes dead or cut off, before everything
+    /// is healed; on by default, off with --schedule and with --nemesis none
+    #[arg(long, value_name = "SWITCH")]
+    pub liveness_phase: Option<Switch>,
     /// What every execution of a run needs
     #[command(flatten)]
     pub execution: ExecutionArgs,
@@ -196,10 +286,19 @@ pub enum VotersFlag {
     Log,
 }
 
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
 /// Flags of `sim`.
 #[derive(Debug, Clone, Args)]
 pub struct SimArgs {
-    /// Which seeds to run, both ends included: 1..1000, or a single one
+    /// Which seeds to run, both ends included: 1..1000, or a single one (--seed N says the same)
     #[arg(long, default_value = "1..100", value_name = "FIRST..LAST", value_parser = parse_seeds, conflicts_with = "seed")]
     pub seeds: std::ops::RangeInclusive<u64>,
     /// How many seeds to run at once; one per processor by default
@@ -210,9 +309,6 @@ pub struct SimArgs {
     #[arg(long, conflicts_with_all = ["nodes", "observers", "voters", "concurrency", "rate", "operation_timeout",
         "snapshot_every", "retention", "trace_messages", "schedule"])]
     pub swarm: bool,
-    /// End with the first seed that fails
-    #[arg(long)]
-    pub fail_fast: bool,
     /// What every seed runs
     #[command(flatten)]
     pub run: RunArgs,
@@ -221,14 +317,28 @@ pub struct SimArgs {
 /// Flags of `shrink`.
 #[derive(Debug, Clone, Args)]
 pub struct ShrinkArgs {
-    /// The simulated run: its folder, its name, the beginning of its name, or `latest`
+    /// The run: its folder, its name, the beginning of its name, or `latest`. A run of real processes is
+    /// shrunk in the simulation if it fails there, too, and otherwise by running it again and again
     pub run: String,
     /// How many smaller runs to try at most
     #[arg(long, default_value_t = 2000, value_name = "RUNS")]
     pub budget: u32,
-    /// How long to try at most
-    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
-    pub time_limit: u64,
+    /// How long to try at most; by default 60 s in the simulation, 15m against real processes
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: Option<u64>,
+    /// Where to run it; by default in the simulation, and against real processes only if the failure of a
+    /// run of theirs does not come back there
+    #[arg(long, value_parser = ["processes", "simulation"])]
+    pub world: Option<String>,
+    /// Against real processes: how often a schedule is run at most
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub tries: u32,
+    /// Against real processes: how many of these runs must fail
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub hits: u32,
+    /// Node program to test against, instead of the node built into the harness
+    #[arg(long, value_name = "PATH")]
+    pub node_bin: Option<PathBuf>,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,
@@ -288,6 +398,36 @@ pub struct AnalyzeArgs {
     pub output: OutputArgs,
 }
 
+/// Flags of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// The history: our history.jsonl, Jepsen's history.edn or old text log, or Porcupine's key-value
+    /// log; packed with gzip or not; - for standard input
+    pub file: PathBuf,
+    /// What every key is
+    #[arg(long, value_parser = ["register", "cas-register", "key-value", "list-append", "set", "counter", "queue"])]
+    pub model: String,
+    /// How the history is written down; told from its beginning by default
+    #[arg(long, value_parser = ["jsonl", "edn", "log"])]
+    pub format: Option<String>,
+    /// Every value is a pair of key and value, as in Jepsen's independent tests (edn and log)
+    #[arg(long)]
+    pub keyed: bool,
+    /// What a failed compare-and-set means: it did not happen (ignored), or the value was not the
+    /// expected one (observed)
+    #[arg(long, default_value = "ignored", value_parser = ["ignored", "observed"])]
+    pub failed_cas: String,
+    /// How long the search may take
+    #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: u64,
+    /// How much memory the search may use
+    #[arg(long, default_value = "2GiB", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: u64,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Flags of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -337,11 +477,16 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Shrink(args) => commands::shrink::shrink(&args, words),
         Command::Replay(args) => commands::replay::replay(&args, words),
         Command::Analyze(args) => commands::analyze::analyze(&args),
+        Command::Check(args) => commands::check::check(&args),
         Command::Serve(args) => commands::serve::serve(&args),
+        Command::Doctor => commands::doctor::doctor(),
         Command::List(args) => commands::list::list(&args),
         Command::Bugs {
             command: None | Some(BugsCommand::List),
         } => commands::bugs::bugs(),
+        Command::Bugs {
+            command: Some(BugsCommand::Score(args)),
+        } => commands::bugs_score::score(&args, words),
         Command::Node { .. } => Err(Failure::arguments("`node` must be the first argument")),
     }
 }

@@ -1,6 +1,8 @@
 //! Owns the client threads of a run: which operation each performs, when, and what its end means.
 //! Never decides that an operation failed unless the cluster said so, or it could not change anything.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 
 use results::history::{OperationError, OperationType};
@@ -36,6 +38,8 @@ pub struct Clients {
     next_number: u64,
     next_call: u64,
     leader: Option<(i32, String)>,
+    /// Whether threads go on without waiting between operations.
+    hurried: bool,
     /// Numbers of planned operations that are not performed, as half-open ranges.
     left_out: Vec<(u64, u64)>,
 }
@@ -68,6 +72,8 @@ pub struct Ended {
     pub key: String,
     /// How it ended.
     pub operation_type: OperationType,
+    /// In which epoch it was carried out, if it was and somebody said so.
+    pub epoch: Option<i32>,
 }
 
 impl Clients {
@@ -104,6 +110,7 @@ impl Clients {
             next_number: 0,
             next_call: 0,
             leader: None,
+            hurried: false,
             left_out: Vec::new(),
         }
     }
@@ -113,6 +120,21 @@ impl Clients {
     pub fn leaving_out(mut self, operations: Vec<(u64, u64)>) -> Self {
         self.left_out = operations;
         self
+    }
+
+    /// Whether threads go on at once after every operation, hurried or not.
+    pub fn never_wait(&self) -> bool {
+        self.pace.rate_per_second == 0
+    }
+
+    /// Lets threads go on without waiting between operations, from `now_ns` on, or wait again.
+    pub fn hurry(&mut self, hurried: bool, now_ns: u64) {
+        if hurried && !self.hurried {
+            for thread in &mut self.threads {
+                thread.next_at_ns = thread.next_at_ns.min(now_ns);
+            }
+        }
+        self.hurried = hurried;
     }
 
     /// How many operations were begun: all of them are on [`RegisterWorkload::keys`] of this count.
@@ -177,6 +199,7 @@ impl Clients {
         let patience = self.workload.patience_thousandths(number);
         let timeout_ns = self.pace.timeout_ns.saturating_mul(patience) / 1000;
         let pause_ns = match self.pace.rate_per_second {
+            _ if self.hurried => 0,
             0 => 0,
             rate => {
                 let average = self.threads.len() as u64 * 1_000_000_000 / rate;
@@ -215,6 +238,33 @@ impl Clients {
             world,
             recorder,
         )
+    }
+
+    /// Lets an idle thread set a register outside of the plan, to a value that nothing else sets it to.
+    ///
+    /// # Errors
+    /// When the history cannot be written; nothing is sent then.
+    pub fn begin_write(
+        &mut self,
+        thread: usize,
+        key: &str,
+        value: Value,
+        world: &mut impl World,
+        recorder: &mut Recorder,
+    ) -> results::Result<()> {
+        let deadline_ns = world.now_ns() + self.pace.timeout_ns;
+        let key = key.to_owned();
+        let planned = Planned::Write { key, value };
+        self.begin(thread, planned, deadline_ns, world, recorder)
+    }
+
+    /// Makes clients, all of them idle, ask these nodes only, and forget which of them led.
+    pub fn turn_to(&mut self, nodes: Vec<String>) {
+        for (number, thread) in self.threads.iter_mut().enumerate() {
+            let is_roaming = RegisterWorkload::is_roaming(number as u32);
+            thread.route = Route::new(nodes.len(), number, is_roaming);
+        }
+        self.nodes = nodes;
     }
 
     fn begin(
@@ -318,6 +368,7 @@ impl Clients {
             thread: number,
             key: pending.subject.key.clone(),
             operation_type: completion.operation_type,
+            epoch: completion.epoch,
         };
         recorder.complete(now_ns, &pending.subject, completion)?;
         if ended.operation_type == OperationType::Info {

@@ -15,7 +15,7 @@ use crate::interrupts;
 use crate::processes::{NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
-use crate::runner::Runner;
+use crate::runner::{Runner, sets_clocks};
 
 /// Kafka's timers scaled down by 2.5, so that elections fit into short runs, but for the election
 /// timeout, which is shorter still. Kafka does not randomise the fetch timeout, so followers lose
@@ -47,6 +47,8 @@ pub struct RunPlan {
     pub program: NodeProgram,
     /// Whether to keep data folders of valid runs.
     pub keep: bool,
+    /// Whether the first violation that is seen ends the workload.
+    pub fail_fast: bool,
     /// The command line.
     pub command: Vec<String>,
 }
@@ -60,7 +62,7 @@ pub struct Finished {
     pub name: String,
     /// What came out.
     pub verdict: Verdict,
-    /// Whether the user stopped it early.
+    /// Whether it was stopped early, by the user or by a violation.
     pub interrupted: bool,
 }
 
@@ -135,12 +137,11 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     if plan.replay_of.is_none() {
         progress.note(&format!("seed {}", plan.seed));
     }
-    let skews_clocks = plan
-        .schedule
-        .faults
-        .iter()
-        .any(|fault| fault.fault.kind == "clock-skew");
+    let skews_clocks = sets_clocks(&plan.schedule);
     let mut recorder = Recorder::start(folder.clone(), manifest.clone(), plan.schedule)?;
+    if plan.fail_fast {
+        recorder = recorder.watched();
+    }
     let world = ProcessWorld::start(&manifest, &folder, plan.program, skews_clocks);
     let mut world = world.inspect_err(|_| {
         // The error holds the node's last words, and there is nothing else to keep.

@@ -1,6 +1,9 @@
 //! Owns the evidence of a run while it goes on: every line is kept before what follows it happens.
 //! Never judges, and never rewrites a history line.
 
+use std::borrow::Cow;
+
+use checkers::linearizable::Watch;
 use results::history::{Operation, OperationError, OperationType, Process};
 use results::json_lines::Writer;
 use results::manifest::{Manifest, Phases};
@@ -27,6 +30,8 @@ pub struct Recorder {
     schedule: Schedule,
     manifest: Manifest,
     counts: Counts,
+    /// Looks at the history as it grows, if that is wanted.
+    watch: Option<Watch>,
 }
 
 /// Where evidence is kept.
@@ -99,7 +104,19 @@ impl Recorder {
             schedule,
             manifest,
             counts: Counts::default(),
+            watch: None,
         }
+    }
+
+    /// The same recording, whose history is checked as it grows.
+    pub fn watched(mut self) -> Self {
+        self.watch = Some(Watch::default());
+        self
+    }
+
+    /// The first violation that was seen while the history grew, in words; none without a watch.
+    pub fn violation(&self) -> Option<&str> {
+        self.watch.as_ref().and_then(Watch::violation)
     }
 
     /// What was recorded. The history of a recording on disk is there, and not returned.
@@ -124,7 +141,7 @@ impl Recorder {
     /// When the history cannot be written.
     pub fn invoke(&mut self, time: u64, subject: &Subject, value: Value) -> results::Result<()> {
         self.line(time, Process::Client(subject.process), |operation| {
-            operation.f = subject.f.to_owned();
+            operation.f = Cow::Borrowed(subject.f);
             operation.key = Some(subject.key.clone());
             operation.value = value;
         })
@@ -148,7 +165,7 @@ impl Recorder {
         }
         self.line(time, Process::Client(subject.process), |operation| {
             operation.operation_type = completion.operation_type;
-            operation.f = subject.f.to_owned();
+            operation.f = Cow::Borrowed(subject.f);
             operation.key = Some(subject.key.clone());
             operation.value = completion.value;
             operation.node = completion.node;
@@ -165,7 +182,7 @@ impl Recorder {
     pub fn nemesis(&mut self, time: u64, f: &str, value: Value) -> results::Result<()> {
         self.line(time, Process::Nemesis, |operation| {
             operation.operation_type = OperationType::Info;
-            operation.f = f.to_owned();
+            operation.f = Cow::Owned(f.to_owned());
             operation.value = value;
         })
     }
@@ -181,7 +198,7 @@ impl Recorder {
             time,
             process,
             operation_type: OperationType::Invoke,
-            f: String::new(),
+            f: Cow::Borrowed(""),
             key: None,
             value: Value::Null,
             node: None,
@@ -191,6 +208,9 @@ impl Recorder {
         };
         fill(&mut operation);
         self.next_index += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.observe(&operation);
+        }
         match &mut self.keeping {
             Keeping::Folder { history, .. } => history.append(&operation),
             Keeping::Memory { history } => {

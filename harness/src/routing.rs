@@ -1,6 +1,8 @@
 //! Owns which node a client asks: its home, the leader it believes in, or the one it was told of.
 //! Never decides what an answer means for the history.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 /// How many nodes a client asks for one operation before it gives up.
 const ASKED_MAX: u32 = 3;
 /// How long a client avoids a node that did not answer, in nanoseconds.

@@ -1,22 +1,30 @@
 //! Owns the course of a run: workload under faults, healing, recovery, final reads.
 //! Never knows which world it acts in, and never judges what it sees.
 
-use std::collections::{BTreeSet, VecDeque};
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod core_phase;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nemesis::action::Action;
-use nemesis::fault::Fault;
+use nemesis::capability::Need;
+use nemesis::fault::{Fault, Files};
 use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
+use nemesis::view::ClusterView;
 use results::history::OperationType;
-use results::manifest::RunOptions;
-use results::schedule::{FaultOutcome, ScheduledFault};
+use results::manifest::{NodeTimers, RunOptions};
+use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use serde_json::{Value, json};
 
+use self::core_phase::OwnFaults;
+use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
 use crate::recorder::Recorder;
 use crate::workload::RegisterWorkload;
-use crate::world::{Event, FaultReport, HealReport, World};
+use crate::world::{Event, FaultReport, HealReport, Sight, World};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// When clients begin, in milliseconds since the start of the run. Fixed, so that times in a
@@ -50,9 +58,31 @@ pub struct Runner<'a, W: World> {
     healing: BTreeSet<u64>,
     /// Faults to heal as soon as their start is reported.
     heal_when_started: BTreeSet<u64>,
-    restored: bool,
+    bursts: Bursts,
+    /// What the world said when it was last put in order, once it has.
+    restored: Option<Vec<String>>,
     interrupted: bool,
     phase: &'static str,
+    demands_majority: bool,
+    timers: NodeTimers,
+    own_faults: OwnFaults,
+}
+
+/// Whether a schedule has faults that set clocks, so that clocks have to be watched.
+pub fn sets_clocks(schedule: &Schedule) -> bool {
+    let mut faults = schedule.faults.iter();
+    faults.any(|fault| matches!(fault.fault.kind.as_str(), "clock-skew" | "clock-strobe"))
+}
+
+/// Whether whom a fault hits depends on what only the nodes know.
+fn needs_sight(fault: &ScheduledFault) -> bool {
+    if fault.resolved.is_some() {
+        return false;
+    }
+    let parsed = Fault::from_description(&fault.fault);
+    let needs = parsed.map_or_else(|_| Vec::new(), |fault| fault.needs());
+    let of_nodes = [Need::KnowCandidates, Need::KnowLogEnds];
+    needs.iter().any(|need| of_nodes.contains(need))
 }
 
 /// Why a run does not go on.
@@ -102,9 +132,13 @@ impl<'a, W: World> Runner<'a, W> {
             active: BTreeSet::new(),
             healing: BTreeSet::new(),
             heal_when_started: BTreeSet::new(),
-            restored: false,
+            bursts: Bursts::default(),
+            restored: None,
             interrupted: false,
             phase: "workload",
+            demands_majority: options.liveness_phase,
+            timers: options.timers.clone(),
+            own_faults: OwnFaults::default(),
         }
     }
 
@@ -140,7 +174,12 @@ impl<'a, W: World> Runner<'a, W> {
         })?;
         self.phase = "healing";
         self.drain()?;
-        self.heal_everything()?;
+        if self.demands_majority {
+            self.demand_recovery_of_a_majority()?;
+            self.phase = "healing";
+        }
+        self.heal_scheduled()?;
+        self.restore()?;
         let healed_ns = self.world.now_ns();
         self.recorder
             .phase(|phases| phases.healed = Some(healed_ns))?;
@@ -170,6 +209,19 @@ impl<'a, W: World> Runner<'a, W> {
                 .map_or(u64::MAX, |due_ms| due_ms * NS_PER_MS);
             let next_client_ns = self.clients.next_due_ns().unwrap_or(u64::MAX);
             self.wait(next_fault_ns.min(next_client_ns).min(end_ns))?;
+            self.stop_at_a_violation();
+        }
+    }
+
+    /// Ends the workload early if a violation was seen, and a run that is watched has no use for more.
+    fn stop_at_a_violation(&mut self) {
+        if self.interrupted {
+            return;
+        }
+        if let Some(violation) = self.recorder.violation() {
+            self.interrupted = true;
+            let note = format!("stopping: {violation}");
+            self.progress.note(&note);
         }
     }
 
@@ -183,12 +235,19 @@ impl<'a, W: World> Runner<'a, W> {
                 let (world, recorder) = (&mut *self.world, &mut *self.recorder);
                 return Ok(self.clients.answer(call, answer, world, recorder)?);
             }
+            Event::FaultStarted { id, report } if OwnFaults::owns(id) => {
+                self.own_faults.started(id, report);
+            }
+            Event::FaultHealed { id, report } if OwnFaults::owns(id) => {
+                self.own_faults.healed(id, &report);
+            }
+            Event::Seen { id, sight } => self.begin_fault(id, sight)?,
             Event::FaultStarted { id, report } => self.fault_started(id, report)?,
             Event::FaultHealed { id, report } => self.fault_healed(id, report)?,
-            Event::Restored { problems } => {
-                self.restored = true;
+            Event::Restored { problems, damaged } => {
                 let now_ns = self.world.now_ns();
-                let value = json!({ "problems": problems });
+                let value = json!({ "problems": problems, "damaged": damaged });
+                self.restored = Some(problems);
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
             }
@@ -243,27 +302,53 @@ impl<'a, W: World> Runner<'a, W> {
         let f = format!("start-{}", fault.fault.kind);
         self.recorder
             .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
-        match self.resolve(&fault) {
-            Ok(resolution) => {
-                let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
-                self.recorder
-                    .update_fault(id, |fault| fault.resolved = Some(resolved))?;
-                self.starting.insert(id);
-                self.world.start_fault(id, resolution.action);
-                Ok(())
-            }
-            Err(reason) => {
-                self.timeline.forget(id);
-                self.recorder.update_fault(id, |fault| {
-                    fault.outcome = Some(FaultOutcome::Skipped);
-                    fault.reason = Some(reason);
-                })
-            }
+        self.starting.insert(id);
+        if needs_sight(&fault) {
+            self.world.look(id);
+            return Ok(());
         }
+        self.begin_fault(id, Sight::default())
+    }
+
+    /// Decides whom a fault hits, now that all there is to know of the nodes is known, and begins it.
+    fn begin_fault(&mut self, id: u64, sight: Sight) -> results::Result<()> {
+        let Some(fault) = self.fault(id).cloned() else {
+            return Ok(());
+        };
+        if self.heal_when_started.contains(&id) {
+            return self.skip_fault(
+                id,
+                "its time was over before the nodes were looked at".into(),
+            );
+        }
+        let resolution = match self.resolve(&fault, sight) {
+            Ok(resolution) => resolution,
+            Err(reason) => return self.skip_fault(id, reason),
+        };
+        let now_ns = self.world.now_ns();
+        let resolved = resolution.to_resolved(now_ns / NS_PER_MS);
+        self.recorder
+            .update_fault(id, |fault| fault.resolved = Some(resolved))?;
+        if resolution.action == Action::Burst {
+            let report = self.bursts.begin(id, now_ns, &mut self.clients);
+            return self.fault_started(id, report);
+        }
+        self.world.start_fault(id, resolution.action);
+        Ok(())
+    }
+
+    fn skip_fault(&mut self, id: u64, reason: String) -> results::Result<()> {
+        self.starting.remove(&id);
+        self.heal_when_started.remove(&id);
+        self.timeline.forget(id);
+        self.recorder.update_fault(id, |fault| {
+            fault.outcome = Some(FaultOutcome::Skipped);
+            fault.reason = Some(reason);
+        })
     }
 
     /// A recorded target is used as it stands; a symbolic one is resolved now.
-    fn resolve(&self, fault: &ScheduledFault) -> Result<Resolution, String> {
+    fn resolve(&self, fault: &ScheduledFault, sight: Sight) -> Result<Resolution, String> {
         if let Some(resolved) = &fault.resolved {
             return Action::from_resolved(&fault.fault.kind, resolved)
                 .map(|action| Resolution {
@@ -273,8 +358,25 @@ impl<'a, W: World> Runner<'a, W> {
                 .map_err(|error| error.to_string());
         }
         let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
-        let view = self.world.view(self.clients.leader());
+        let view = ClusterView {
+            roles: sight.roles,
+            log_ends: sight.log_ends,
+            damaged: self.damaged_nodes(),
+            ..self.world.view(self.clients.leader())
+        };
         resolve(self.seed, fault.id, &parsed, &view)
+    }
+
+    /// The nodes of which data was destroyed. None is ever made good again, and as a node does not start
+    /// with any damage, nobody gets at what else is on its disk.
+    fn damaged_nodes(&self) -> BTreeMap<String, BTreeSet<Files>> {
+        let mut damaged = BTreeMap::new();
+        for fault in &self.recorder.schedule().faults {
+            for node in fault.damaged_nodes() {
+                damaged.insert(node.to_owned(), BTreeSet::from([Files::All]));
+            }
+        }
+        damaged
     }
 
     fn heal_fault(&mut self, id: u64) -> results::Result<()> {
@@ -291,6 +393,9 @@ impl<'a, W: World> Runner<'a, W> {
             self.recorder.nemesis(now_ns, &f, json!({ "id": id }))?;
         }
         self.healing.insert(id);
+        if let Some(report) = self.bursts.end(id, now_ns, &mut self.clients) {
+            return self.fault_healed(id, report);
+        }
         self.world.heal_fault(id);
         Ok(())
     }
@@ -355,7 +460,8 @@ impl<'a, W: World> Runner<'a, W> {
         Ok(())
     }
 
-    fn heal_everything(&mut self) -> Result<(), Stop> {
+    /// Takes back every fault of the schedule.
+    fn heal_scheduled(&mut self) -> Result<(), Stop> {
         let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
         let known: Vec<u64> = self.active.union(&self.starting).copied().collect();
         for id in known {
@@ -366,11 +472,18 @@ impl<'a, W: World> Runner<'a, W> {
         {
             self.wait(limit_ns)?;
         }
-        self.world.restore();
-        while !self.restored && self.world.now_ns() < limit_ns + HEAL_LIMIT_NS {
-            self.wait(limit_ns + HEAL_LIMIT_NS)?;
-        }
         Ok(())
+    }
+
+    /// Puts every node in order. Returns what is still wrong with some.
+    fn restore(&mut self) -> Result<Vec<String>, Stop> {
+        self.restored = None;
+        self.world.restore();
+        let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
+        while self.restored.is_none() && self.world.now_ns() < limit_ns {
+            self.wait(limit_ns)?;
+        }
+        Ok(self.restored.clone().unwrap_or_default())
     }
 
     /// Reads every register until each was read once, or the time for recovery is over.

@@ -217,12 +217,14 @@ mod tests {
             rate_per_second: 200,
             time_ms: 60_000,
             interval_ms: 4_000,
+            healthy_ms: 0,
             operation_timeout_ms: 500,
             recovery_timeout_ms: 20_000,
             bug: None,
             timers: TIMERS,
             left_out_operations: Vec::new(),
             cluster: ClusterOptions::default(),
+            liveness_phase: false,
         }
     }
 

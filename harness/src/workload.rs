@@ -1,6 +1,8 @@
 //! Owns what clients do: the n-th operation of a run is a pure function of the seed and n.
 //! Never knows the cluster; routing and outcomes are the runner's business.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use results::keyed_random::Stream;
 use serde_json::{Value, json};
 

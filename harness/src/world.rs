@@ -1,9 +1,12 @@
 //! Owns the boundary between a run and the cluster it acts on: calls and faults in, events out.
 //! Never says how a cluster exists; real processes and a simulation stand behind the same trait.
 
+use std::collections::BTreeMap;
+
 use nemesis::action::Action;
 use nemesis::view::ClusterView;
 use results::schedule::FaultOutcome;
+use results::trace::Role;
 use serde_json::{Map, Value};
 
 /// A cluster under test, with the clients and fault machinery that reach it.
@@ -30,9 +33,17 @@ pub trait World {
     /// Takes back a fault that was started. Exactly one [`Event::FaultHealed`] with this id follows.
     fn heal_fault(&mut self, id: u64);
 
-    /// Makes every node run, unstopped and unskewed, and every link whole, whatever the faults did.
+    /// Finds out what can be known of the nodes now. Exactly one [`Event::Seen`] with this id follows.
+    fn look(&mut self, id: u64);
+
+    /// Makes every node run, unstopped and unskewed, whatever the faults did. Links are whole once every
+    /// fault that cut them is taken back.
     /// Exactly one [`Event::Restored`] follows.
     fn restore(&mut self);
+
+    /// A majority is about to have to recover alone. Changes nothing in the world; what its nodes say from
+    /// now on is evidence of how they do.
+    fn recovery_begins(&mut self) {}
 
     /// Waits for the next event, at most until `deadline_ns`; then it is [`Event::Deadline`].
     fn next_event(&mut self, deadline_ns: u64) -> Event;
@@ -120,6 +131,15 @@ pub enum Answer {
     },
 }
 
+/// What can be known of the nodes at some moment. A node that did not tell is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// By node: its role.
+    pub roles: BTreeMap<String, Role>,
+    /// By node: the offset after the last record of its log.
+    pub log_ends: BTreeMap<String, i64>,
+}
+
 /// What became of an attempt to apply a fault.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultReport {
@@ -166,10 +186,19 @@ pub enum Event {
         /// What became of it.
         report: HealReport,
     },
+    /// Somebody has looked at the nodes.
+    Seen {
+        /// In whose name.
+        id: u64,
+        /// What there is to know.
+        sight: Sight,
+    },
     /// The cluster was put in order.
     Restored {
         /// What could not be; empty when all is well.
         problems: Vec<String>,
+        /// By name: nodes that do not start with data that a fault has destroyed, with their reasons.
+        damaged: Map<String, Value>,
     },
     /// A node ended although nobody asked it to.
     NodeCrashed {

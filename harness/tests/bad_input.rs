@@ -138,19 +138,14 @@ fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
         );
         for (trigger, fault, word) in [
             (
-                r#"{"at_ms":3000}"#,
-                r#"{"kind":"partition","shape":"leader","style":"reset"}"#,
-                "resetting connections",
-            ),
-            (
                 r#"{"on":"became-leader","nth":2}"#,
                 r#"{"kind":"kill","targets":"event-node"}"#,
                 "starting faults after events",
             ),
             (
                 r#"{"at_ms":3000}"#,
-                r#"{"kind":"kill","targets":"lagging"}"#,
-                "knowing where logs end",
+                r#"{"kind":"kill","targets":"observers"}"#,
+                "having observers",
             ),
         ] {
             let text = format!(
@@ -164,6 +159,47 @@ fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
             assert!(said.contains(word), "{said}");
         }
     }
+}
+
+#[test]
+fn paces_that_make_no_sense_are_refused_and_so_is_what_tcp_does_not_do() {
+    let lab = Lab::new();
+    for (arguments, words) in [
+        (
+            ["--nemesis", "kill:intervall=2"],
+            ["intervall", "did you mean"],
+        ),
+        (
+            ["--nemesis", "kill:interval=1ms"],
+            ["interval=1ms", "100ms"],
+        ),
+        (
+            ["--nemesis", "all:intensity=0"],
+            ["intensity=0", "1 to 1000"],
+        ),
+        (["--intensity", "0"], ["intensity", "1..=1000"]),
+        (["--healthy", "30"], ["30000", "20000 ms"]),
+        (["--nemesis", "link-flaky"], ["link-flaky", "TCP"]),
+    ] {
+        let said = refused(&lab, &[&["run"], &arguments[..]].concat(), 254);
+        one_line(&said);
+        for word in words {
+            assert!(said.contains(word), "{arguments:?}: {said}");
+        }
+    }
+    let hurried = ["sim", "--rate", "0", "--nemesis", "burst"];
+    let said = refused(&lab, &hurried, 254);
+    assert!(said.contains("--rate 0"), "{said}");
+}
+
+#[test]
+fn the_doctor_tells_what_is_possible_and_why_not() {
+    let lab = Lab::new();
+    let outcome = lab.harness(&["doctor"]).expect_code(0);
+    for word in ["processors", "link-flaky", "TCP", "know", "simulation"] {
+        assert!(outcome.stdout.contains(word), "{word}: {}", outcome.stdout);
+    }
+    assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
 }
 
 #[test]

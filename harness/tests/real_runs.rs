@@ -101,6 +101,56 @@ fn a_run_without_bugs_is_valid_and_leaves_a_whole_folder() {
     assert_eq!(line["valid"], true);
 }
 
+/// One after the other, so that each has its own effect; the pause hits the node that a cut keeps behind.
+const LINKS_CLOCKS_CLIENTS: &str = r#"{"format_version":1,"faults":[
+  {"id":1,"trigger":{"at_ms":3000},"duration_ms":1000,
+   "fault":{"kind":"partition","shape":"one-node","target":["n1"],"style":"reset"}},
+  {"id":2,"trigger":{"at_ms":5000},"duration_ms":1000,
+   "fault":{"kind":"partition","shape":"one-node","target":["n1"],"style":"refuse"}},
+  {"id":3,"trigger":{"at_ms":7000},"duration_ms":1000,
+   "fault":{"kind":"link","targets":"all","delay_ms":20,"jitter_ms":10,"distribution":"normal"}},
+  {"id":4,"trigger":{"at_ms":8500},"duration_ms":1000,
+   "fault":{"kind":"clock-strobe","targets":["n2"],"delta_ms":-200,"period_ms":50}},
+  {"id":5,"trigger":{"at_ms":8500},"duration_ms":1000,"fault":{"kind":"burst"}},
+  {"id":6,"trigger":{"at_ms":10500},"duration_ms":3000,
+   "fault":{"kind":"partition","shape":"one-node","target":"followers"}},
+  {"id":7,"trigger":{"at_ms":12500},"duration_ms":500,
+   "fault":{"kind":"pause","targets":"lagging"}}]}"#;
+
+#[test]
+fn links_clocks_and_clients_get_what_was_asked_and_are_as_before_afterwards() {
+    let lab = Lab::new();
+    let schedule = lab.write("faults.json", LINKS_CLOCKS_CLIENTS);
+    let arguments = ["run", "--time", "13", "--nodes", "3", "--seed", "4"];
+    let schedule = schedule.to_string_lossy();
+    lab.harness(&[&arguments[..], &["--schedule", &schedule]].concat())
+        .expect_code(0);
+    let schedule = document(&lab.latest().join("schedule.json"));
+    let fault = |id: usize| &schedule["faults"][id - 1];
+    for (id, name) in [
+        (1, "connections_reset"),
+        (2, "links_refusing"),
+        (3, "chunks_delayed"),
+        (4, "n2_jumps"),
+        (5, "operations_begun"),
+        (6, "bytes_held"),
+        (7, "stopped_ms"),
+    ] {
+        let fault = fault(id);
+        assert_eq!(fault["outcome"], "installed", "{fault:#}");
+        assert!(fault["healed_at_ms"].is_u64(), "{fault:#}");
+        assert!(fault["effect"][name].as_f64() > Some(0.0), "{fault:#}");
+    }
+    assert_eq!(fault(2)["effect"]["links_refusing"], 4);
+    assert!(fault(4)["effect"]["n2_lowest_skew_ms"].as_f64() < Some(-150.0));
+    let behind = &fault(7)["resolved"]["nodes"];
+    let cut = fault(6)["resolved"]["cut"].as_array().unwrap();
+    assert_eq!(behind.as_array().unwrap().len(), 1, "{behind}");
+    let touches = |link: &serde_json::Value| link.as_array().unwrap().contains(&behind[0]);
+    assert!(cut.iter().all(touches), "{behind} {cut:?}");
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn a_run_that_tests_nothing_is_not_a_pass() {
     let lab = Lab::new();
@@ -159,6 +209,40 @@ fn finds(bug: &str, nodes: u32, schedule: &str, checker: &str) -> Lab {
 #[test]
 fn a_stale_read_is_found() {
     finds("stale-read", 5, ISOLATE_SLOW_LEADER, "linearizable");
+}
+
+#[test]
+fn a_run_that_fails_fast_ends_soon_after_the_violation() {
+    let lab = Lab::new();
+    let schedule = lab.write("faults.json", ISOLATE_SLOW_LEADER);
+    let schedule = schedule.to_string_lossy();
+    let outcome = lab
+        .harness(&[
+            "run",
+            "--schedule",
+            &schedule,
+            "--time",
+            "5m",
+            "--rate",
+            "300",
+            "--seed",
+            "5",
+            "--bug",
+            "stale-read",
+            "--fail-fast",
+        ])
+        .expect_code(1);
+    assert!(
+        outcome.stdout.contains("note:    stopped early"),
+        "{}",
+        outcome.stdout
+    );
+    let verdict = lab.verdict();
+    assert_eq!(
+        verdict["checkers"]["linearizable"]["valid"], false,
+        "{verdict:#}"
+    );
+    lab.assert_nothing_left();
 }
 
 #[test]

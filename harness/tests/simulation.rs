@@ -136,6 +136,61 @@ fn a_seeded_bug_is_found_replayed_and_shrunk() {
     }
     let again = lab.harness(&["replay", told["run"].as_str().unwrap(), "--json"]);
     assert_eq!(line(&again.stdout)["same"], true, "{}", again.stdout);
+
+    let scenario = document(&lab.path().join(told["scenario"].as_str().unwrap()));
+    assert_eq!(scenario["options"]["bug"], "ack-on-append");
+    assert_eq!(
+        scenario["options"].get("liveness_phase"),
+        None,
+        "not needed"
+    );
+    assert_eq!(scenario["expected"]["valid"], false);
+    let path = lab.write("scenario.json", &scenario.to_string());
+    let scenario = harness::scenario::Scenario::read(&path).unwrap();
+    let outcomes = scenario.run().unwrap();
+    assert_eq!(outcomes.len(), 1, "its own seed is the first: {outcomes:?}");
+    assert!(scenario.holds(&outcomes), "{outcomes:?}");
+}
+
+#[test]
+fn a_majority_that_is_left_alone_must_serve_and_the_others_must_keep_quiet() {
+    let lab = Lab::new();
+    let arguments = "sim --nemesis partition-random --time 3 --seeds 1..8 --json";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let unmodified = lab.harness(&[&arguments[..], &["--keep"]].concat());
+    assert_eq!(unmodified.code, 0, "{}", unmodified.stdout);
+    let verdict = lab.verdict();
+    let properties = &verdict["checkers"]["liveness"]["properties"];
+    for name in [
+        "recovery",
+        "core-recovery",
+        "core-agreement",
+        "replication-lag",
+    ] {
+        assert_eq!(properties[name]["valid"], true, "{name}: {properties}");
+        assert!(properties[name]["checked"].as_u64().unwrap() > 0, "{name}");
+    }
+    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    for line in ["core-chosen", "core-healed", "core-settled", "core-left"] {
+        assert_eq!(history.matches(line).count(), 1, "{line}");
+    }
+    for (bug, found) in [
+        ("no-prevote", "liveness/cut-off-voter-waits"),
+        ("parked-fetch-not-woken-on-hwm", "liveness/commit-lag"),
+        ("lost-wakeup", "liveness/replication-lag"),
+        ("vote-strictly-greater", "liveness/core-recovery"),
+    ] {
+        let outcome = lab.harness(&[&arguments[..], &["--fail-fast", "--bug", bug]].concat());
+        assert_eq!(outcome.code, 1, "{bug}: {}", outcome.stdout);
+        let failures = line(&outcome.stdout)["groups"][0]["failures"].to_string();
+        assert!(failures.contains(found), "{bug}: {failures}");
+    }
+    let off = [
+        &arguments[..],
+        &["--liveness-phase", "off", "--bug", "no-prevote"],
+    ]
+    .concat();
+    assert_eq!(lab.harness(&off).code, 0, "nobody else would notice");
 }
 
 #[test]

@@ -222,6 +222,11 @@ impl Capabilities {
         self.can.contains(&need)
     }
 
+    /// Why the world cannot do this, where there is more to say than that it is so.
+    pub fn reason(&self, need: Need) -> Option<&str> {
+        self.reasons.get(&need).map(String::as_str)
+    }
+
     /// The first of these that the world cannot do, with why.
     pub fn missing(&self, needs: impl IntoIterator<Item = Need>) -> Option<Missing> {
         let need = needs.into_iter().find(|need| !self.can(*need))?;

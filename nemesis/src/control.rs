@@ -1,6 +1,7 @@
 //! Owns the harness's end of a node's control socket: requests, answers, and what can go wrong between.
 //! Never connects, starts or restarts a node, and never takes a late answer for the one it waits for.
 
+use crate::fault::DiskFault;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -120,6 +121,35 @@ impl ControlClient {
     /// Asks the node to take a snapshot as soon as it may take one.
     pub async fn take_snapshot(&self) -> Result<(), ControlError> {
         self.call("snapshot", &Map::new()).await.map(drop)
+    }
+
+    /// Lets the node's disk do something wrong, until [`Self::heal_disk`] is told the same number.
+    pub async fn fail_disk(&self, fault_id: u64, fault: DiskFault) -> Result<(), ControlError> {
+        let mut parameters = Map::new();
+        parameters.insert("fault_id".into(), json!(fault_id));
+        if let Value::Object(fault) = json!(fault) {
+            parameters.extend(fault);
+        }
+        self.call("disk-fault", &parameters).await.map(drop)
+    }
+
+    /// Ends a fault of the node's disk; returns how many operations it hit.
+    pub async fn heal_disk(&self, fault_id: u64) -> Result<u64, ControlError> {
+        let mut parameters = Map::new();
+        parameters.insert("fault_id".into(), json!(fault_id));
+        let answer = self.call("disk-heal", &parameters).await?;
+        let hit_count = answer["hit_count"].as_u64();
+        hit_count.ok_or_else(|| ControlError::Malformed("no \"hit_count\" in it".into()))
+    }
+
+    /// Tells the node to end as by SIGKILL, with everything that it wrote left to the operating system.
+    /// A node that obeys cannot answer: it hangs up.
+    pub async fn die(&self) -> Result<(), ControlError> {
+        match self.call("die", &Map::new()).await {
+            Err(ControlError::Closed(_)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(ControlError::Malformed("it is still there".into())),
+        }
     }
 
     /// Asks the node to end in good order.
@@ -347,6 +377,37 @@ mod tests {
             let clock = client.set_clock(-300, 1.2).await.unwrap();
             assert_eq!(clock.skew_ms, -299.5);
             client.shutdown().await.unwrap();
+        };
+        tokio::join!(serve, drive);
+    }
+
+    #[tokio::test]
+    async fn disks_fail_and_heal_and_a_node_that_dies_hangs_up() {
+        let (client, mut node) = pair(PATIENT_MS);
+        let fault = DiskFault {
+            what: crate::fault::DiskProblem::SlowSync,
+            files: crate::fault::Files::QuorumState,
+            delay_ms: Some(7),
+        };
+        let serve = async {
+            assert_eq!(
+                request(&mut node).await,
+                json!({"id": 1, "command": "disk-fault", "fault_id": 9, "what": "slow-sync",
+                    "files": "quorum-state", "delay_ms": 7})
+            );
+            answer(&mut node, r#"{"id":1,"ok":true}"#).await;
+            assert_eq!(
+                request(&mut node).await,
+                json!({"id": 2, "command": "disk-heal", "fault_id": 9})
+            );
+            answer(&mut node, r#"{"id":2,"ok":true,"hit_count":4}"#).await;
+            assert_eq!(request(&mut node).await, json!({"id": 3, "command": "die"}));
+            drop(node);
+        };
+        let drive = async {
+            client.fail_disk(9, fault).await.unwrap();
+            assert_eq!(client.heal_disk(9).await, Ok(4));
+            client.die().await.unwrap();
         };
         tokio::join!(serve, drive);
     }

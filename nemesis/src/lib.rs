@@ -2,7 +2,8 @@
 //! Never judges: whether the cluster kept its promises is decided elsewhere, from recorded evidence.
 //!
 //! The pure half ([`fault`], [`family`], [`capability`], [`plan`], [`schedule`], [`view`], [`budget`],
-//! [`resolve`], [`action`], [`timeline`]) serves both the simulation and real processes. The other half ([`links`], [`processes`],
+//! [`resolve`], [`action`], [`timeline`], [`traffic`], [`tuning`])
+//! serves both the simulation and real processes. The other half ([`links`], [`processes`],
 //! [`control`]) acts on real processes and needs no privileges beyond owning them.
 
 pub mod action;
@@ -19,4 +20,6 @@ pub mod processes;
 pub mod resolve;
 pub mod schedule;
 pub mod timeline;
+pub mod traffic;
+pub mod tuning;
 pub mod view;

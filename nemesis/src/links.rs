@@ -1,24 +1,32 @@
 //! Owns the network between nodes: one TCP proxy for every ordered pair, with directed cuts.
-//! Never loses, changes or reorders a byte; a cut only makes bytes late.
+//! Never changes, repeats or reorders a byte; what a fault does not reset with its connection arrives.
 //!
 //! A node reaches another through the address of its own link to it, so the proxy knows the sender of
 //! every connection. Bytes that the opener of a connection sends obey the link from opener to accepter;
 //! bytes that come back obey the link the other way round. That, and not who opened the connection, is
 //! what makes a cut directed. Opening a connection travels with its first bytes: it needs only the link
 //! towards the accepter, so that under a one-way cut requests still arrive whose answers do not.
+//!
+//! TCP knows no lost, doubled or overtaken message. A reset, and a loss on a shaped link, break the connection
+//! with all that was on its way; of a delayed link, bytes of one connection keep their order.
 
 mod connection;
+mod door;
 mod gate;
+mod tally;
 
-use gate::{Gate, Tally};
-use serde_json::{Map, Value};
+use crate::fault::{Shaping, Style};
+use crate::traffic::ShapedLink;
+use door::Door;
+use gate::Gate;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpListener;
+pub use tally::LinkEffect;
+use tally::Tally;
 use tokio::task::JoinSet;
 
 /// Most connections that one ordered pair keeps open. Further ones wait in the listener's backlog, as
@@ -32,20 +40,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 pub struct Links {
     targets: BTreeMap<String, Arc<Target>>,
     gates: BTreeMap<Pair, Arc<Gate>>,
-    addresses: BTreeMap<Pair, SocketAddr>,
+    doors: BTreeMap<Pair, Door>,
     listeners: JoinSet<()>,
-}
-
-/// What cutting links did to the traffic on them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LinkEffect {
-    /// Bytes that were ready to be delivered while their link was down. What senders could not even
-    /// hand over, because of back-pressure, is not counted.
-    pub bytes_held: u64,
-    /// Reads that those bytes came in.
-    pub chunks_held: u64,
-    /// Connections of which bytes, the opening or the end was held.
-    pub connections_affected: u64,
 }
 
 /// A name that the links do not know.
@@ -80,20 +76,6 @@ impl Target {
     }
 }
 
-impl LinkEffect {
-    /// The entries for the `effect` of the fault in the schedule.
-    pub fn to_effect(&self) -> Map<String, Value> {
-        [
-            ("bytes_held", self.bytes_held),
-            ("chunks_held", self.chunks_held),
-            ("connections_affected", self.connections_affected),
-        ]
-        .into_iter()
-        .map(|(name, count)| (name.to_owned(), count.into()))
-        .collect()
-    }
-}
-
 impl Links {
     /// Opens a listener on the loopback interface for every ordered pair of nodes.
     ///
@@ -103,7 +85,7 @@ impl Links {
         let mut links = Self {
             targets: BTreeMap::new(),
             gates: BTreeMap::new(),
-            addresses: BTreeMap::new(),
+            doors: BTreeMap::new(),
             listeners: JoinSet::new(),
         };
         for node in nodes {
@@ -121,10 +103,8 @@ impl Links {
         }
         let next_connection = Arc::new(AtomicU64::new(0));
         for (from, to) in links.gates.keys() {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            links
-                .addresses
-                .insert((from.clone(), to.clone()), listener.local_addr()?);
+            let (door, keeper) = Door::open()?;
+            links.doors.insert((from.clone(), to.clone()), door);
             let route = Route {
                 forward: links.gates[&(from.clone(), to.clone())].clone(),
                 backward: links.gates[&(to.clone(), from.clone())].clone(),
@@ -132,7 +112,7 @@ impl Links {
             };
             links
                 .listeners
-                .spawn(serve(listener, route, next_connection.clone()));
+                .spawn(keeper.serve(route, next_connection.clone()));
         }
         Ok(links)
     }
@@ -140,8 +120,8 @@ impl Links {
     /// The address at which `from` reaches `to`. It stays the same when `to` moves to another port.
     pub fn address(&self, from: &str, to: &str) -> Result<SocketAddr, LinkError> {
         let pair = (from.to_owned(), to.to_owned());
-        match self.addresses.get(&pair) {
-            Some(address) => Ok(*address),
+        match self.doors.get(&pair) {
+            Some(door) => Ok(door.address()),
             None => Err(unknown(pair)),
         }
     }
@@ -161,18 +141,86 @@ impl Links {
 
     /// Takes directed links `(from, to)` down in the name of a fault. A link is down while any fault has
     /// it cut. When this returns, no further byte passes.
-    pub fn cut(&self, fault_id: u64, links: &[(String, String)]) -> Result<(), LinkError> {
-        let gates: Vec<&Arc<Gate>> = links
-            .iter()
-            .map(|pair| self.gates.get(pair).ok_or_else(|| unknown(pair.clone())))
-            .collect::<Result<_, _>>()?;
-        for gate in gates {
+    pub fn cut(&self, fault_id: u64, links: &[Pair]) -> Result<(), LinkError> {
+        for (gate, _) in self.gates_of(links)? {
             gate.cut(fault_id);
         }
         Ok(())
     }
 
-    /// Ends a fault and returns what it did. Links that no other fault has cut deliver what they held.
+    /// As [`Self::cut`], and breaks every connection between the two nodes of each link. Until the fault is
+    /// healed, what wants to pass loses its connection, too, as does every new connection over the link.
+    pub fn cut_with_resets(&self, fault_id: u64, links: &[Pair]) -> Result<(), LinkError> {
+        for (gate, back) in self.gates_of(links)? {
+            gate.cut_with_resets(fault_id, back);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::cut`], and refuses new connections over the links. Returns of how many links that was
+    /// verified, by an attempt.
+    pub async fn cut_and_refuse(&self, fault_id: u64, links: &[Pair]) -> Result<u64, LinkError> {
+        self.cut(fault_id, links)?;
+        let mut verified_count = 0;
+        for pair in links {
+            if let Some(door) = self.doors.get(pair) {
+                verified_count += u64::from(door.shut(fault_id).await);
+            }
+        }
+        Ok(verified_count)
+    }
+
+    /// Cuts links in one of the three ways; of how many links it was verified that they refuse.
+    pub async fn cut_in_style(
+        &self,
+        fault_id: u64,
+        links: &[Pair],
+        style: Style,
+    ) -> Result<u64, LinkError> {
+        match style {
+            Style::Hold => self.cut(fault_id, links).map(|()| 0),
+            Style::Reset => self.cut_with_resets(fault_id, links).map(|()| 0),
+            Style::Refuse => self.cut_and_refuse(fault_id, links).await,
+        }
+    }
+
+    /// Shapes directed links in the name of a fault, from the next byte that is read. `seed` is that of the
+    /// run. What is read in one go counts as a message; a lost one takes its connection with it. Doubling
+    /// and reordering have no meaning here and are left out.
+    pub fn shape(
+        &self,
+        fault_id: u64,
+        links: &[Pair],
+        shaping: &Shaping,
+        seed: u64,
+    ) -> Result<(), LinkError> {
+        let shaping = Shaping {
+            duplicate_percent: 0,
+            reorder_percent: 0,
+            ..shaping.clone()
+        };
+        for ((gate, _), (from, to)) in self.gates_of(links)?.into_iter().zip(links) {
+            let shaped = ShapedLink::new(seed, fault_id, from, to, shaping.clone());
+            gate.shape(fault_id, shaped);
+        }
+        Ok(())
+    }
+
+    /// The gates of links, each with that of the other direction.
+    fn gates_of(&self, links: &[Pair]) -> Result<Vec<(&Gate, &Gate)>, LinkError> {
+        let gate = |pair: Pair| match self.gates.get(&pair) {
+            Some(gate) => Ok(gate.as_ref()),
+            None => Err(unknown(pair)),
+        };
+        let gates = links.iter().map(|(from, to)| {
+            let there = gate((from.clone(), to.clone()))?;
+            Ok((there, gate((to.clone(), from.clone()))?))
+        });
+        gates.collect()
+    }
+
+    /// Ends a fault and returns what it did. Links that no other fault has cut deliver what they held. New
+    /// connections that the fault refused are refused until [`Self::heal_and_verify`].
     pub fn heal(&self, fault_id: u64) -> LinkEffect {
         let mut total = Tally::default();
         for gate in self.gates.values() {
@@ -181,6 +229,18 @@ impl Links {
             }
         }
         total.effect()
+    }
+
+    /// As [`Self::heal`], and waits until connections are taken in again. The second value tells people
+    /// what is still not as it should be.
+    pub async fn heal_and_verify(&self, fault_id: u64) -> (LinkEffect, Vec<String>) {
+        let mut problems = Vec::new();
+        for ((from, to), door) in &self.doors {
+            if !door.reopen(fault_id).await {
+                problems.push(format!("{from} still cannot connect to {to}"));
+            }
+        }
+        (self.heal(fault_id), problems)
     }
 
     /// Whether the link from `from` to `to` is down.
@@ -211,23 +271,6 @@ struct Route {
     forward: Arc<Gate>,
     backward: Arc<Gate>,
     target: Arc<Target>,
-}
-
-/// Accepts connections until aborted. The connections are its own, so that they end with it.
-async fn serve(listener: TcpListener, route: Route, next_connection: Arc<AtomicU64>) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                Ok((opener, _)) => {
-                    let id = next_connection.fetch_add(1, Ordering::Relaxed);
-                    connections.spawn(connection::run(id, opener, route.clone()));
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
-            },
-            _ = connections.join_next(), if !connections.is_empty() => {}
-        }
-    }
 }
 
 fn unknown((from, to): Pair) -> LinkError {

@@ -45,6 +45,8 @@ pub struct PlanOptions {
     pub interval_ms: u64,
     /// By family: another mean time between starts, in milliseconds.
     pub family_interval_ms: BTreeMap<Family, u64>,
+    /// By family: another intensity, in percent.
+    pub family_intensity_percent: BTreeMap<Family, u64>,
     /// How often faults come, in percent of what the intervals say: with 50, half as many as long; with
     /// 200, twice as many half as long, as faults of one family never overlap.
     pub intensity_percent: u64,
@@ -72,6 +74,7 @@ impl PlanOptions {
             time_ms,
             interval_ms,
             family_interval_ms: BTreeMap::new(),
+            family_intensity_percent: BTreeMap::new(),
             intensity_percent: INTENSITY_USUAL_PERCENT,
             healthy_ms: 0,
             styles: Vec::new(),
@@ -81,6 +84,11 @@ impl PlanOptions {
     fn interval_of(&self, family: Family) -> u64 {
         let own_ms = self.family_interval_ms.get(&family);
         own_ms.copied().unwrap_or(self.interval_ms)
+    }
+
+    fn intensity_of(&self, family: Family) -> u64 {
+        let own_percent = self.family_intensity_percent.get(&family);
+        own_percent.copied().unwrap_or(self.intensity_percent)
     }
 }
 
@@ -182,7 +190,7 @@ fn check(family: Family, options: &PlanOptions) -> Result<(), PlanError> {
             return Err(PlanError::IntervalTooShort { interval_ms });
         }
     }
-    let intensity_percent = options.intensity_percent;
+    let intensity_percent = options.intensity_of(family);
     if !(1..=INTENSITY_MAX_PERCENT).contains(&intensity_percent) {
         return Err(PlanError::Intensity { intensity_percent });
     }
@@ -256,7 +264,7 @@ impl Pace {
     fn new(family: Family, options: &PlanOptions, faulty_ms: u64) -> Self {
         let asked_ms = options.interval_of(family);
         // Divided first: an absurd interval must not overflow.
-        let intense_ms = match options.intensity_percent {
+        let intense_ms = match options.intensity_of(family) {
             INTENSITY_USUAL_PERCENT => asked_ms,
             percent => (asked_ms / percent)
                 .saturating_mul(100)

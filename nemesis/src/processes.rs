@@ -88,6 +88,12 @@ pub async fn kill(pid: u32) -> Result<Confirmation, ProcessError> {
     signal_and_verify(Path::new(PROC), pid, Signal::SIGKILL).await
 }
 
+/// Asks a process to end with `SIGTERM`. When it does is its own business, so nothing is verified; one
+/// that is stopped learns of it when it continues.
+pub fn terminate(pid: u32) -> Result<(), ProcessError> {
+    send(signalable(pid)?, pid, Signal::SIGTERM)
+}
+
 /// What a process is doing right now.
 pub fn state(pid: u32) -> ProcessState {
     state_under(Path::new(PROC), pid)
@@ -105,10 +111,7 @@ async fn signal_and_verify(
     ) {
         return Err(ProcessError::Dead { pid });
     }
-    signal::kill(target, signal).map_err(|errno| match errno {
-        Errno::ESRCH => ProcessError::Dead { pid },
-        errno => ProcessError::Signal { pid, errno },
-    })?;
+    send(target, pid, signal)?;
     let deadline = Instant::now() + Duration::from_millis(VERIFY_TIMEOUT_MS);
     loop {
         match (signal, state_under(proc, pid)) {
@@ -132,6 +135,13 @@ async fn signal_and_verify(
             _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
+}
+
+fn send(target: Pid, pid: u32, signal: Signal) -> Result<(), ProcessError> {
+    signal::kill(target, signal).map_err(|errno| match errno {
+        Errno::ESRCH => ProcessError::Dead { pid },
+        errno => ProcessError::Signal { pid, errno },
+    })
 }
 
 /// Refuses what would hit more than one process (0 is the own process group), init, or the caller.

@@ -150,7 +150,8 @@ async fn a_one_way_cut_holds_only_its_direction() {
         LinkEffect {
             bytes_held: 7,
             chunks_held: 1,
-            connections_affected: 1
+            connections_affected: 1,
+            ..LinkEffect::default()
         }
     );
     expect(&mut accepter, b"request").await;
@@ -307,7 +308,8 @@ async fn a_connection_opened_during_a_cut_arrives_with_the_healing() {
         LinkEffect {
             bytes_held: 11,
             chunks_held: 1,
-            connections_affected: 2
+            connections_affected: 2,
+            ..LinkEffect::default()
         }
     );
     let mut talked = 0;
@@ -358,7 +360,8 @@ async fn the_end_of_a_stream_is_held_like_its_bytes() {
         LinkEffect {
             bytes_held: 0,
             chunks_held: 0,
-            connections_affected: 1
+            connections_affected: 1,
+            ..LinkEffect::default()
         }
     );
     expect_end(&mut accepter).await;

@@ -11,6 +11,8 @@
 //!
 //! `length` counts the bytes of the whole batch. Attribute bit 0 marks control batches.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use std::sync::Arc;
 
 use crate::ids::{Epoch, Offset};

@@ -1,6 +1,8 @@
 //! Owns what clients may ask of a node and what they are told, as machine-readable codes.
 //! Never leaves open whether a refused request took effect: a refusal is certain, the rest is unknown.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -5,6 +5,8 @@
 //! and AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter with their one-entry topic and partition arrays
 //! flattened away (KIP-595, KIP-630, KIP-853, KIP-996).
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;

@@ -1,6 +1,8 @@
 //! Owns the order of a node's work: drain arrivals, step the core, store, sync once, release.
 //! Never waits, reads a clock or talks to the outside; a process and a simulation run the same loop.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod boundary;
 mod disk_description;
 mod messages;
@@ -133,7 +135,7 @@ impl<D: Disk> NodeLoop<D> {
         &mut self,
         now_ns: u64,
         timestamp_ms: i64,
-        arrivals: Vec<Arrival>,
+        arrivals: impl IntoIterator<Item = Arrival>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
@@ -154,11 +156,12 @@ impl<D: Disk> NodeLoop<D> {
         &mut self,
         now_ns: u64,
         timestamp_ms: i64,
-        arrivals: Vec<Arrival>,
+        arrivals: impl IntoIterator<Item = Arrival>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         let mut commands = Vec::new();
         let mut reads = Vec::new();
+        let mut is_stepped = false;
         for arrival in arrivals {
             let input = match arrival {
                 Arrival::PeerRequest {
@@ -199,8 +202,10 @@ impl<D: Disk> NodeLoop<D> {
                 }
             };
             self.step(now_ns, input, outbox)?;
+            is_stepped = true;
         }
         for commands in in_batches(commands) {
+            is_stepped = true;
             self.step(
                 now_ns,
                 Input::Propose {
@@ -211,7 +216,12 @@ impl<D: Disk> NodeLoop<D> {
             )?;
         }
         if !reads.is_empty() {
+            is_stepped = true;
             self.step(now_ns, Input::Read { tickets: reads }, outbox)?;
+        }
+        // Every step does what time has made due by then.
+        if is_stepped {
+            return Ok(());
         }
         self.step(now_ns, Input::Tick, outbox)
     }
@@ -328,6 +338,11 @@ impl<D: Disk> NodeLoop<D> {
     /// resignation or there was nothing to resign.
     pub fn is_ready_to_stop(&self) -> bool {
         self.replica.is_ready_to_stop()
+    }
+
+    /// Role of the replica.
+    pub fn role(&self) -> Role {
+        self.replica.role()
     }
 
     /// Epoch of the replica.
@@ -464,11 +479,11 @@ impl<D: Disk> NodeLoop<D> {
     fn carry_out(
         &mut self,
         now_ns: u64,
-        effects: Vec<Effect>,
+        mut effects: Vec<Effect>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
         let mut apply_late = None;
-        for effect in effects {
+        for effect in effects.drain(..) {
             match effect {
                 Effect::Persist(state) => self.persist(state)?,
                 Effect::Append(batch) => {
@@ -552,6 +567,7 @@ impl<D: Disk> NodeLoop<D> {
                 Effect::Trace(traced) => outbox.trace(traced),
             }
         }
+        self.replica.take_back(effects);
         match apply_late {
             Some(high_watermark) => self.apply(high_watermark, outbox),
             None => Ok(()),

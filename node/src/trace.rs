@@ -1,6 +1,8 @@
 //! Owns the events that a node reports about itself.
 //! Never influences what the node does; leaving an event out changes nothing but the trace.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use serde::Serialize;
 
 use crate::ids::{DirectoryId, Epoch, NodeId, Offset};

@@ -1,6 +1,8 @@
 //! Owns the set of voters: who they are, where they listen, which protocol versions they speak.
 //! Never decides which set is in force, or whether one may follow another.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,8 @@
 //! Owns the history: every client operation and nemesis action of a run, in the order they happened.
 //! Never interprets an operation; models and verdicts belong to the checkers.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -72,7 +74,7 @@ pub struct Operation {
     #[serde(rename = "type")]
     pub operation_type: OperationType,
     /// Function: `read`, `write`, `cas`, or a nemesis action such as `start-partition`.
-    pub f: String,
+    pub f: Cow<'static, str>,
     /// The object acted on; absent for nemesis lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

@@ -1,6 +1,8 @@
 //! Owns what a seed means: every draw is a pure function of (seed, stream, entity, counter).
 //! Never keeps a generator running, so that leaving out one draw shifts no other.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 

@@ -66,7 +66,8 @@ pub struct Simulation {
 pub struct RunOptions {
     /// Name of the workload: `register`.
     pub workload: String,
-    /// Names of the fault families, in the order given; `none` is the empty list.
+    /// The fault families, in the order given, each a name with what is not usual about its pace after colons
+    /// (`kill:interval=2000ms:intensity=200`); `none` is the empty list.
     pub nemesis: Vec<String>,
     /// Number of voters.
     pub nodes: u32,
@@ -78,6 +79,9 @@ pub struct RunOptions {
     pub time_ms: u64,
     /// Mean time between the starts of two faults of one family.
     pub interval_ms: u64,
+    /// How much time without any fault there is in every ten intervals, at least.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub healthy_ms: u64,
     /// How long a client waits for an answer.
     pub operation_timeout_ms: u64,
     /// How long the cluster may take to serve again after the last fault is healed.
@@ -94,6 +98,10 @@ pub struct RunOptions {
     /// What the cluster is made of besides its voters.
     #[serde(default, skip_serializing_if = "ClusterOptions::is_usual")]
     pub cluster: ClusterOptions,
+    /// Whether a random majority must recover alone, with the rest dead or cut off, before everything is
+    /// healed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub liveness_phase: bool,
 }
 
 /// Where the voters of a cluster are said.
@@ -169,6 +177,10 @@ impl RunOptions {
 
 fn names(ids: std::ops::RangeInclusive<u32>) -> Vec<String> {
     ids.map(|id| format!("n{id}")).collect()
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Protocol timers of the nodes, in milliseconds (`controller.quorum.*` in Kafka).

@@ -79,7 +79,23 @@ pub struct ScheduledFault {
     pub effect: Map<String, Value>,
 }
 
+/// End of the names of effects that say how many durable bytes of a node were destroyed:
+/// `n2_damaged_bytes`.
+const DAMAGED_BYTES: &str = "_damaged_bytes";
+
+/// Name of the effect that says how many durable bytes of a node were destroyed.
+pub fn damaged_bytes_of(node: &str) -> String {
+    format!("{node}{DAMAGED_BYTES}")
+}
+
 impl ScheduledFault {
+    /// The nodes of which durable data was destroyed. It stays so when the fault is healed.
+    pub fn damaged_nodes(&self) -> impl Iterator<Item = &str> {
+        let damaged = self.effect.iter();
+        let damaged = damaged.filter(|(_, bytes)| bytes.as_u64().is_some_and(|bytes| bytes > 0));
+        damaged.filter_map(|(name, _)| name.strip_suffix(DAMAGED_BYTES))
+    }
+
     /// Whether the fault was applied and at least one of its measured effects is not zero.
     pub fn had_effect(&self) -> bool {
         self.outcome == Some(FaultOutcome::Installed)
@@ -103,6 +119,17 @@ mod tests {
         assert_eq!(fault.fault.parameters["shape"], "random-halves");
         assert_eq!(fault.outcome, None);
         assert!(!fault.had_effect());
+    }
+
+    #[test]
+    fn damaged_nodes_are_those_that_lost_bytes() {
+        let fault: ScheduledFault = serde_json::from_str(
+            r#"{"trigger":{"at_ms":0},"duration_ms":1,"fault":{"kind":"disk"},
+                "effect":{"n1_damaged_bytes":0,"n2_damaged_bytes":3,"damaged_count":1}}"#,
+        )
+        .unwrap();
+        assert_eq!(fault.damaged_nodes().collect::<Vec<_>>(), ["n2"]);
+        assert_eq!(damaged_bytes_of("n2"), "n2_damaged_bytes");
     }
 
     #[test]

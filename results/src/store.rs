@@ -74,6 +74,15 @@ impl Store {
         }
         std::fs::remove_dir_all(&folder.path)
             .map_err(|source| Error::io("remove", &folder.path, source))?;
+        self.refresh_latest()
+    }
+
+    /// Points `latest` at the newest run, and removes it if there is none. Runs that are made side by side
+    /// are not stored in the order in which they were started.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or the link not be changed.
+    pub fn refresh_latest(&self) -> Result<()> {
         match self.list()?.first() {
             Some((_, newest)) => self.point_latest_at(&newest.name),
             None => {

@@ -1,6 +1,8 @@
 //! Owns what a node says about itself while it runs: one event per protocol step.
 //! Never trusts an event: whether the claims hold together is for the checkers to decide.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 /// State of a node in the KRaft state machine.
@@ -223,7 +225,7 @@ pub struct SnapshotName {
 pub struct Message {
     /// Kind of request: `vote`, `fetch` and so on; `pre-vote` for a vote that is only a question.
     /// Whoever receives the answer to a `pre-vote` sees a `vote`: the answer does not tell.
-    pub rpc: String,
+    pub rpc: Cow<'static, str>,
     /// Whether this is the answer.
     pub is_response: bool,
     /// Number of the request within the incarnation that sent it; the answer has the same.
@@ -372,7 +374,7 @@ mod tests {
         let TraceDetail::RpcSent { to, message } = read(line) else {
             panic!("not a message");
         };
-        assert_eq!((to.as_str(), message.rpc.as_str()), ("n2", "fetch"));
+        assert_eq!((to.as_str(), &*message.rpc), ("n2", "fetch"));
         assert_eq!((message.offset, message.end_offset), (Some(7), Some(9)));
         assert_eq!((message.diverging, message.granted), (Some((2, 5)), None));
         assert_eq!(message.error.as_deref(), Some("FENCED_LEADER_EPOCH"));

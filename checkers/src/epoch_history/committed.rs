@@ -8,6 +8,7 @@ use std::rc::Rc;
 use results::trace::TraceEvent;
 use serde_json::{Value, json};
 
+use super::ascending::Ascending;
 use super::log::{Batch, batch_json};
 use super::voter_history::{VoterEntry, VoterSet};
 
@@ -52,7 +53,7 @@ pub(super) struct CommittedVoters {
 /// All that was reported as committed.
 #[derive(Debug, Default)]
 pub(super) struct Committed {
-    batches: BTreeMap<i64, CommittedBatch>,
+    batches: Ascending<CommittedBatch>,
     lowest_epoch: Option<i32>,
     voters: BTreeMap<i64, CommittedVoters>,
 }
@@ -64,19 +65,22 @@ impl Committed {
         event: &Rc<TraceEvent>,
         batch: Batch,
     ) -> Comparison<CommittedBatch> {
+        // Mostly this very batch was reported before, which is found faster than what overlaps it.
+        if let Some(committed) = self.batches.get_mut(batch.base_offset)
+            && committed.batch == batch
+        {
+            committed.epoch = committed.epoch.min(event.epoch);
+            let lowest = self.lowest_epoch.get_or_insert(event.epoch);
+            *lowest = (*lowest).min(event.epoch);
+            return Comparison::Same;
+        }
         let overlapping = self
             .batches
-            .range_mut(..=batch.last_offset)
-            .next_back()
+            .last_up_to(batch.last_offset)
             .map(|(_, committed)| committed)
             .filter(|committed| committed.batch.last_offset >= batch.base_offset);
         let lowest = self.lowest_epoch.get_or_insert(event.epoch);
         match overlapping {
-            Some(committed) if committed.batch == batch => {
-                committed.epoch = committed.epoch.min(event.epoch);
-                *lowest = (*lowest).min(event.epoch);
-                Comparison::Same
-            }
             Some(committed) => Comparison::Differs(committed.clone()),
             None => {
                 *lowest = (*lowest).min(event.epoch);
@@ -118,17 +122,17 @@ impl Committed {
 
     /// Batches that begin at `from` or above, ascending.
     pub(super) fn from(&self, from: i64) -> impl Iterator<Item = &CommittedBatch> {
-        self.batches.range(from..).map(|(_, committed)| committed)
+        self.batches.from(from)
     }
 
     /// The batch that begins at `base_offset`.
     pub(super) fn beginning_at(&self, base_offset: i64) -> Option<&CommittedBatch> {
-        self.batches.get(&base_offset)
+        self.batches.get(base_offset)
     }
 
     /// The batch that holds the record at `offset`.
     pub(super) fn at(&self, offset: i64) -> Option<&CommittedBatch> {
-        let (_, committed) = self.batches.range(..=offset).next_back()?;
+        let (_, committed) = self.batches.last_up_to(offset)?;
         (committed.batch.last_offset >= offset).then_some(committed)
     }
 

@@ -65,7 +65,7 @@ impl Rule for Completeness {
         }
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use results::trace::{Role, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
+use super::nodes::Nodes;
 use super::property::{Property, event_json};
 use crate::seconds;
 
@@ -24,7 +25,7 @@ struct Claim {
 type Replica = usize;
 
 /// What is known of the present incarnation of a node.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Incarnation {
     number: u32,
     /// `None` if its start is missing, and with it its directory.
@@ -38,13 +39,13 @@ pub(super) struct Epochs {
     one_leader: Property,
     monotone: Property,
     one_vote: Property,
-    incarnations: BTreeMap<String, Incarnation>,
+    incarnations: Nodes<Incarnation>,
     /// By node and directory, which is empty where the node does not tell.
     replicas: BTreeMap<(String, String), Replica>,
     /// First claim of a leader by epoch.
     leaders: BTreeMap<i32, Claim>,
     /// Highest epoch by replica, with the event that reported it.
-    highest: BTreeMap<Replica, Rc<TraceEvent>>,
+    highest: Vec<Option<Rc<TraceEvent>>>,
     /// Vote by replica and epoch.
     votes: BTreeMap<(Replica, i32), (String, Rc<TraceEvent>)>,
 }
@@ -67,10 +68,10 @@ impl Epochs {
                 "a node votes for at most one candidate in an epoch, restarts included",
                 "KIP-595; KIP-853; Ongaro & Ousterhout 2014, section 5.2",
             ),
-            incarnations: BTreeMap::new(),
+            incarnations: Nodes::default(),
             replicas: BTreeMap::new(),
             leaders: BTreeMap::new(),
-            highest: BTreeMap::new(),
+            highest: Vec::new(),
             votes: BTreeMap::new(),
         }
     }
@@ -136,7 +137,7 @@ impl Epochs {
             replica,
             has_directory: directory.is_some() || told_directory,
         };
-        self.incarnations.insert(event.node.clone(), incarnation);
+        *self.incarnations.enter(&event.node, || incarnation) = incarnation;
         replica
     }
 
@@ -268,7 +269,10 @@ impl Epochs {
 
     fn check_monotone(&mut self, replica: Replica, event: &Rc<TraceEvent>) {
         self.monotone.checked += 1;
-        let highest = self.highest.entry(replica).or_insert_with(|| event.clone());
+        if self.highest.len() <= replica {
+            self.highest.resize(replica + 1, None);
+        }
+        let highest = self.highest[replica].get_or_insert_with(|| event.clone());
         if highest.epoch < event.epoch {
             *highest = event.clone();
         } else if highest.epoch > event.epoch {

@@ -21,6 +21,9 @@ pub(super) struct Batch {
     pub(super) identity: Option<Identity>,
 }
 
+/// How many batches before the end are looked at before a search through all of them.
+const NEAR_END_COUNT: usize = 8;
+
 /// The log of one node, without holes. What lies below its start is covered by a snapshot.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -148,20 +151,28 @@ impl Log {
 
     /// The batch that holds the record at `offset`, unless that is below the start.
     pub(super) fn at(&self, offset: i64) -> Option<&Batch> {
-        let after = self
-            .batches
-            .partition_point(|batch| batch.base_offset <= offset);
+        let after = self.count_below(offset.saturating_add(1));
         let batch = self.batches.get(after.checked_sub(1)?)?;
         (offset >= self.start && offset <= batch.last_offset).then_some(batch)
     }
 
     /// Batches that begin in `from..to`, ascending.
     pub(super) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = &Batch> {
-        let start = self
-            .batches
-            .partition_point(|batch| batch.base_offset < from);
-        let end = self.batches.partition_point(|batch| batch.base_offset < to);
+        let (start, end) = (self.count_below(from), self.count_below(to));
         self.batches.range(start..end.max(start))
+    }
+
+    /// How many batches begin below `offset`. Whoever asks mostly means the end of the log.
+    fn count_below(&self, offset: i64) -> usize {
+        let end = self.batches.len();
+        let near_end = self.batches.iter().rev().take(NEAR_END_COUNT);
+        let above = near_end.take_while(|batch| batch.base_offset >= offset);
+        match above.count() {
+            NEAR_END_COUNT => self
+                .batches
+                .partition_point(|batch| batch.base_offset < offset),
+            count => end - count,
+        }
     }
 }
 

@@ -45,7 +45,6 @@ impl Rule for LogStart {
     }
 
     fn after(&mut self, model: &Model, event: &Rc<TraceEvent>, _outcome: &Outcome) {
-        let node = model.node(event);
         match &event.detail {
             TraceDetail::SnapshotFrozen { end_offset, .. }
             | TraceDetail::SnapshotInstalled { end_offset, .. } => {
@@ -54,14 +53,16 @@ impl Rule for LogStart {
                     .insert(event.node.clone(), (*end_offset, event.clone()));
             }
             TraceDetail::LogStartAdvanced { log_start } => {
-                self.check_start(node, event, *log_start);
+                self.check_start(model.node(event), event, *log_start);
             }
-            TraceDetail::Started(started) => self.check_started(node, event, started),
+            TraceDetail::Started(started) => {
+                self.check_started(model.node(event), event, started);
+            }
             _ => {}
         }
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }

@@ -66,7 +66,7 @@ impl Rule for Majority {
         std::mem::take(&mut self.doubts)
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }
@@ -134,7 +134,7 @@ impl Majority {
             let on_disk: BTreeMap<&str, i64> = model
                 .nodes
                 .iter()
-                .map(|(name, node)| (name.as_str(), node.durable_end))
+                .map(|(name, node)| (name, node.durable_end))
                 .collect();
             let summary = format!(
                 "{} set its high watermark to {} in epoch {} at {}, but only {} of {} voters had \
@@ -171,19 +171,17 @@ impl Claim {
     fn supporters<'model>(&self, model: &'model Model) -> BTreeSet<&'model str> {
         let nodes = model.nodes.iter();
         nodes
-            .filter(|(name, node)| {
-                self.voters.contains(name.as_str()) && self.is_supported_by(node)
-            })
-            .map(|(name, _)| name.as_str())
+            .filter(|(name, node)| self.voters.contains(*name) && self.is_supported_by(node))
+            .map(|(name, _)| name)
             .collect()
     }
 
     fn is_supported_by(&self, node: &Node) -> bool {
         // What a snapshot covers is there, in another form.
-        let same = match (node.log.at(self.high_watermark - 1), &self.last) {
+        let is_same = || match (node.log.at(self.high_watermark - 1), &self.last) {
             (Some(one), Some(other)) => may_be_same(one, other),
             _ => true,
         };
-        node.lost || (node.durable_end >= self.high_watermark && same)
+        node.lost || (node.durable_end >= self.high_watermark && is_same())
     }
 }

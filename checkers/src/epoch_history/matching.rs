@@ -8,13 +8,14 @@ use std::rc::Rc;
 use results::trace::{TraceDetail, TraceEvent};
 use serde_json::json;
 
+use super::ascending::Ascending;
 use super::model::{Model, Outcome};
 use super::property::{Property, event_json};
 use super::rule::Rule;
 use super::watermarks::two_commits;
 use crate::seconds;
 
-/// First report of a batch by (epoch, base offset).
+/// First report of a batch, by epoch and base offset.
 #[derive(Debug)]
 struct Appended {
     last_offset: i64,
@@ -26,7 +27,7 @@ struct Appended {
 #[derive(Debug)]
 pub(super) struct Matching {
     property: Property,
-    appended: BTreeMap<(i32, i64), Appended>,
+    appended: BTreeMap<i32, Ascending<Appended>>,
 }
 
 impl Matching {
@@ -51,7 +52,7 @@ impl Rule for Matching {
         self.check(event);
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }
@@ -68,19 +69,23 @@ impl Matching {
             return;
         };
         self.property.checked += 1;
-        let overlapping = self
-            .appended
-            .range((epoch, i64::MIN)..=(epoch, last_offset))
-            .next_back()
+        // What other nodes hold is mostly this very batch, which is found faster than what overlaps it.
+        let appended = self.appended.entry(epoch).or_default();
+        let exact = appended.get(base_offset);
+        if exact.is_some_and(|earlier| earlier.last_offset == last_offset && earlier.crc == crc) {
+            return;
+        }
+        let overlapping = appended
+            .last_up_to(last_offset)
             .filter(|(_, earlier)| earlier.last_offset >= base_offset);
-        let Some((&(_, earlier_base), earlier)) = overlapping else {
-            let appended = Appended {
+        let Some((earlier_base, earlier)) = overlapping else {
+            let first = Appended {
                 last_offset,
                 crc,
                 node: event.node.clone(),
                 time: event.time,
             };
-            self.appended.insert((epoch, base_offset), appended);
+            appended.insert(base_offset, first);
             return;
         };
         let same =

@@ -1,6 +1,7 @@
 //! Owns the checker of what the nodes said about themselves: epochs, leaders, votes, logs, commits.
 //! Never concludes from silence: lost events and properties never exercised are unknown.
 
+mod ascending;
 mod committed;
 mod completeness;
 mod epochs;
@@ -10,9 +11,12 @@ mod majority;
 mod matching;
 mod messages;
 mod model;
+mod nodes;
 mod observers;
+mod online;
 mod property;
 mod rule;
+mod rules;
 mod snapshots;
 mod voter_changes;
 mod voter_history;
@@ -20,6 +24,7 @@ mod watch;
 mod watermarks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use results::history::{Operation, OperationType, Process};
 use results::trace::TraceEvent;
@@ -27,8 +32,9 @@ use results::verdict::{CheckerResult, PropertyResult, Validity};
 
 use crate::{conclusion, counted, seconds};
 use model::{Model, tells_of_voter_records};
-use rule::Rule;
 use watch::Watch;
+
+pub use online::Online;
 
 const SOURCE: &str = "KIP-595; KIP-630; KIP-853; Ongaro & Ousterhout 2014 (Raft)";
 
@@ -69,7 +75,7 @@ pub fn check(
         if gaps.before.contains(&index) {
             watch.lose(&event.node);
         }
-        watch.take(event);
+        watch.take(&Rc::new(event.clone()));
         if gaps.after.contains(&index) {
             watch.lose(&event.node);
         }
@@ -89,32 +95,17 @@ pub fn check(
         ));
     }
     let lost = lost.first().map(String::as_str);
+    judge(watch, trace.len() as u64, node_count as u64, lost)
+}
+
+/// What the properties say after the last event. `lost` is evidence that is missing, for people.
+fn judge(watch: Watch, event_count: u64, node_count: u64, lost: Option<&str>) -> CheckerResult {
     let properties: BTreeMap<String, PropertyResult> = watch
         .finish(lost.is_none())
         .into_iter()
         .map(|property| (property.id.into(), property.finish(lost)))
         .collect();
-    conclude(properties, trace.len() as u64, node_count as u64, lost)
-}
-
-/// All properties that look at what nodes hold or say to one another.
-fn rules() -> Vec<Box<dyn Rule>> {
-    vec![
-        Box::new(completeness::Completeness::new()),
-        Box::new(matching::Matching::new()),
-        Box::new(majority::Majority::new()),
-        Box::new(watermarks::Watermarks::new()),
-        Box::new(voter_changes::VoterChanges::new()),
-        Box::new(observers::Observers::new()),
-        Box::new(log_start::LogStart::new()),
-        Box::new(snapshots::Snapshots::new()),
-        Box::new(messages::votes_kept::VotesKept::new()),
-        Box::new(messages::votes_up_to_date::VotesUpToDate::new()),
-        Box::new(messages::elections::Elections::new()),
-        Box::new(messages::fetch_requests::FetchRequests::new()),
-        Box::new(messages::fetch_answers::FetchAnswers::new()),
-        Box::new(messages::reads::Reads::new()),
-    ]
+    conclude(properties, event_count, node_count, lost)
 }
 
 /// The first nodes by number.

@@ -8,6 +8,7 @@ use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use super::committed::{Committed, CommittedBatch, CommittedVoters, Comparison};
 use super::log::{Batch, Identity, Log};
+use super::nodes::Nodes;
 use super::voter_history::{VoterEntry, VoterHistory, VoterSet, voter_set};
 
 /// What is known about the epoch that a node leads.
@@ -91,7 +92,7 @@ pub(super) struct Outcome {
 /// What the trace tells up to some event.
 #[derive(Debug)]
 pub(super) struct Model {
-    pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) nodes: Nodes<Node>,
     pub(super) committed: Committed,
     /// When each node reported its last event: what it did afterwards nobody knows.
     pub(super) ends: BTreeMap<String, u64>,
@@ -109,7 +110,7 @@ impl Model {
         has_voter_records: bool,
     ) -> Self {
         Self {
-            nodes: BTreeMap::new(),
+            nodes: Nodes::default(),
             committed: Committed::default(),
             ends,
             configured: Rc::new(configured),
@@ -119,11 +120,12 @@ impl Model {
 
     /// The node speaks; from now on it is one of `nodes`.
     pub(super) fn enter(&mut self, name: &str) {
-        if !self.nodes.contains_key(name) {
+        let configured = &self.configured;
+        self.nodes.enter(name, || {
             let mut node = Node::default();
-            node.voters.configure(self.configured.clone());
-            self.nodes.insert(name.to_owned(), node);
-        }
+            node.voters.configure(configured.clone());
+            node
+        });
     }
 
     /// Events of the node are missing just before the next one.
@@ -141,28 +143,32 @@ impl Model {
         }
     }
 
-    /// The node that an event is about. Every node that speaks was entered before.
+    /// The node that an event is about.
+    ///
+    /// # Panics
+    /// If it was not entered. Every node that speaks was.
     pub(super) fn node(&self, event: &TraceEvent) -> &Node {
-        &self.nodes[event.node.as_str()]
+        self.nodes
+            .get(&event.node)
+            .expect("a node that speaks was entered")
     }
 
     /// Where the event cuts back the log of its node, if it does. To write over what is there, or to
     /// put a snapshot in its place, is to cut as well.
     pub(super) fn cut_by(&self, event: &TraceEvent) -> Option<i64> {
-        let log_end = self.node(event).log.end();
-        match event.detail {
-            TraceDetail::Truncate { log_end } => Some(log_end),
-            TraceDetail::Append { base_offset, .. } => Some(base_offset),
-            TraceDetail::SnapshotInstalled { end_offset, .. } => Some(end_offset),
-            _ => None,
-        }
-        .filter(|end| *end < log_end || matches!(event.detail, TraceDetail::Truncate { .. }))
+        let end = match event.detail {
+            TraceDetail::Truncate { log_end } => return Some(log_end),
+            TraceDetail::Append { base_offset, .. } => base_offset,
+            TraceDetail::SnapshotInstalled { end_offset, .. } => end_offset,
+            _ => return None,
+        };
+        (end < self.node(event).log.end()).then_some(end)
     }
 
     /// Takes the event over.
     pub(super) fn apply(&mut self, event: &Rc<TraceEvent>) -> Outcome {
         let cut = self.cut_by(event);
-        let Some(node) = self.nodes.get_mut(event.node.as_str()) else {
+        let Some(node) = self.nodes.get_mut(&event.node) else {
             return Outcome::default();
         };
         if let Some(end) = cut {

@@ -11,7 +11,7 @@ use super::property::Property;
 
 /// A property, or a few that share what they look at. The events come in the order of the trace: those
 /// of one node in the order of their numbers, those of different nodes by time.
-pub(super) trait Rule: Debug {
+pub(super) trait Rule: Debug + Sized {
     /// Time has moved on: everything up to now is known, of all nodes.
     fn settle(&mut self, _model: &Model) {}
 
@@ -27,5 +27,5 @@ pub(super) trait Rule: Debug {
     }
 
     /// After everything else. `complete`: no evidence was lost.
-    fn finish(self: Box<Self>, model: &Model, complete: bool) -> Vec<Property>;
+    fn finish(self, model: &Model, complete: bool) -> Vec<Property>;
 }

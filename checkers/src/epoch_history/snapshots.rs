@@ -79,7 +79,7 @@ impl Rule for Snapshots {
         self.reported.push(snapshot);
     }
 
-    fn finish(mut self: Box<Self>, model: &Model, complete: bool) -> Vec<Property> {
+    fn finish(mut self, model: &Model, complete: bool) -> Vec<Property> {
         for snapshot in std::mem::take(&mut self.reported) {
             self.check_end(model, &snapshot);
             // The change of voters that a snapshot should name may be among what was lost.

@@ -9,14 +9,14 @@ use super::epochs::Epochs;
 use super::model::Model;
 use super::property::Property;
 use super::rule::Rule;
-use super::rules;
+use super::rules::Rules;
 
 /// All properties, and the model of the nodes that they look at.
 #[derive(Debug)]
 pub(super) struct Watch {
     model: Model,
     epochs: Epochs,
-    rules: Vec<Box<dyn Rule>>,
+    rules: Rules,
     time: u64,
 }
 
@@ -25,27 +25,22 @@ impl Watch {
         Self {
             model,
             epochs: Epochs::new(),
-            rules: rules(),
+            rules: Rules::new(),
             time: 0,
         }
     }
 
     /// Takes the next event, no earlier than the one before.
-    pub(super) fn take(&mut self, event: &TraceEvent) {
+    pub(super) fn take(&mut self, event: &Rc<TraceEvent>) {
         if event.time != self.time {
             self.settle();
             self.time = event.time;
         }
-        let event = Rc::new(event.clone());
         self.model.enter(&event.node);
-        self.epochs.observe(&event);
-        for rule in &mut self.rules {
-            rule.before(&self.model, &event);
-        }
-        let outcome = self.model.apply(&event);
-        for rule in &mut self.rules {
-            rule.after(&self.model, &event, &outcome);
-        }
+        self.epochs.observe(event);
+        self.rules.before(&self.model, event);
+        let outcome = self.model.apply(event);
+        self.rules.after(&self.model, event, &outcome);
     }
 
     /// Events of the node are missing from here on.
@@ -55,9 +50,7 @@ impl Watch {
 
     /// Everything up to the present time is known.
     pub(super) fn settle(&mut self) {
-        for rule in &mut self.rules {
-            rule.settle(&self.model);
-        }
+        self.rules.settle(&self.model);
     }
 
     pub(super) fn epochs(&mut self) -> &mut Epochs {
@@ -66,8 +59,7 @@ impl Watch {
 
     /// What cannot be judged because traces end early.
     pub(super) fn take_doubts(&mut self) -> Vec<String> {
-        let doubts = self.rules.iter_mut().flat_map(|rule| rule.take_doubts());
-        doubts.collect()
+        self.rules.take_doubts()
     }
 
     /// All properties. `complete`: no evidence was lost.
@@ -78,10 +70,8 @@ impl Watch {
             rules,
             ..
         } = self;
-        let rules = rules.into_iter();
-        rules
-            .flat_map(|rule| rule.finish(&model, complete))
-            .chain(epochs.into_properties())
-            .collect()
+        let mut properties = rules.finish(&model, complete);
+        properties.extend(epochs.into_properties());
+        properties
     }
 }

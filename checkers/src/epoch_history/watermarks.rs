@@ -63,7 +63,7 @@ impl Rule for Watermarks {
         }
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.no_retreat, self.within_log]
     }
 }

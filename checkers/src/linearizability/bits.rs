@@ -19,11 +19,59 @@ impl<const W: usize> Bits<W> {
         self.0[bit / 64] &= !(1 << (bit % 64));
     }
 
+    pub(super) fn insert_all(&mut self, other: &Self) {
+        for (word, more) in self.0.iter_mut().zip(&other.0) {
+            *word |= more;
+        }
+    }
+
     pub(super) fn is_subset(&self, other: &Self) -> bool {
-        self.0
-            .iter()
-            .zip(&other.0)
-            .all(|(one, all)| one & !all == 0)
+        self.minus(other).is_empty()
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    pub(super) fn minus(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|place| self.0[place] & !other.0[place]))
+    }
+
+    pub(super) fn and(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|place| self.0[place] & other.0[place]))
+    }
+
+    /// What is in one of the two, but not in both.
+    pub(super) fn difference(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|place| self.0[place] ^ other.0[place]))
+    }
+
+    /// Members in ascending order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + use<W> {
+        let words = self.0;
+        (0..W).flat_map(move |place| {
+            let mut word = words[place];
+            std::iter::from_fn(move || {
+                (word != 0).then(|| {
+                    let bit = word.trailing_zeros() as usize;
+                    word &= word - 1;
+                    place * 64 + bit
+                })
+            })
+        })
+    }
+
+    /// A hash of the words, of middling quality.
+    pub(super) fn mix(&self, mut hash: u64) -> u64 {
+        for word in &self.0 {
+            hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            hash ^= hash >> 32;
+        }
+        hash
     }
 }
 
@@ -41,5 +89,8 @@ mod tests {
         assert!(fewer.contains(64) && !fewer.contains(63));
         assert!(fewer.is_subset(&bits) && !bits.is_subset(&fewer));
         assert!(bits.is_subset(&bits));
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [63, 64]);
+        assert_eq!(bits.minus(&fewer).iter().collect::<Vec<_>>(), [63]);
+        assert!(bits.difference(&bits).is_empty());
     }
 }

@@ -1,266 +1,332 @@
-//! Owns configurations (level, value, operations already taken) and the moves between them.
+//! Owns configurations (level, state, operations already taken) and the moves between them.
 //! Never decides which move to try first or remembers where it has been.
 
-use super::Action;
 use super::bits::Bits;
-use super::problem::{Open, Problem};
+use super::compiled::{Model, State, UNSEEN};
+use super::levels::{Levels, Window};
+use super::models::Kind;
 
-/// What has been linearized so far, as far as the future can depend on it.
+/// What has been linearized so far, as far as the future can depend on it. `W` and `C` are machine
+/// words for open operations and for those of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Configuration<const W: usize> {
+pub(super) struct Configuration<const W: usize, const C: usize> {
     /// Completion that is due next.
-    pub(super) level: usize,
-    /// Value of the register.
-    pub(super) state: u32,
+    pub(super) level: u32,
+    /// State of the object.
+    pub(super) state: State,
     /// Slots of open operations that need not be taken any more.
     pub(super) done: Bits<W>,
-    /// What was used up on the way: less is better.
-    pub(super) spent: Spent<W>,
+    /// Slots of open blind operations that are done because they were taken. The others that are done
+    /// were absorbed, and may still be taken instead.
+    pub(super) taken: Bits<W>,
+    /// Operations of unknown outcome that were taken; of every class the earliest.
+    pub(super) optional: Bits<C>,
     /// The last move took something optional whose effect nothing has observed yet.
     pub(super) unobserved: bool,
 }
 
-/// Operations that can be taken no more although they were optional.
+/// A way to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spent<const W: usize> {
-    /// Operations of unknown outcome; of every class the earliest.
-    pub(super) optional: Bits<W>,
-    /// Slots of open writes that are done because they were taken. The others that are done were
-    /// absorbed, and may still be taken instead.
-    pub(super) writes: Bits<W>,
-}
-
-impl<const W: usize> Spent<W> {
-    pub(super) const NOTHING: Self = Self {
-        optional: Bits::EMPTY,
-        writes: Bits::EMPTY,
-    };
-
-    pub(super) fn is_subset(&self, other: &Self) -> bool {
-        self.optional.is_subset(&other.optional) && self.writes.is_subset(&other.writes)
-    }
+pub(super) enum Move {
+    /// Take nothing, and let an absorbed operation complete.
+    Complete,
+    /// Take the open operation in this slot.
+    Open(u32),
+    /// Take the next member of this class.
+    Optional(u32),
 }
 
 /// One step of an order under construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The operation comes next.
-    Take(usize),
-    /// The write comes next, unless it is taken later on: the write after it hides it.
-    Absorb(usize),
+    Take(u32),
+    /// The blind operation comes next, unless it is taken later on: the one after it hides it.
+    Absorb(u32),
 }
 
-/// All configurations of a problem.
-pub(super) struct Space<'a, const W: usize> {
-    problem: &'a Problem,
+/// What a configuration needs at its level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Something must be taken.
+    Taking,
+    /// Nothing, and nothing is gained by taking anything now.
+    Nothing,
+    /// Nothing; but an absorbed operation can be taken for the last time.
+    LastChance,
 }
 
-impl<'a, const W: usize> Space<'a, W> {
-    pub(super) fn new(problem: &'a Problem) -> Self {
-        Self { problem }
-    }
+/// Reductions that were tried and found wrong, so that tests can show that they would be noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub enum Mistake {
+    /// None.
+    #[default]
+    None,
+    /// Completed blind operations, too, must be observed by what comes next, and only a pure
+    /// operation counts as observer.
+    ObservedRuleForCompleted,
+    /// An absorbed operation can no longer be taken.
+    AbsorbedForGood,
+}
 
-    /// Where every search begins; `sink` gets the steps taken on the way.
-    pub(super) fn root(&self, sink: &mut impl FnMut(Step)) -> Configuration<W> {
+/// A position in the space of configurations of a compiled problem.
+pub(super) struct Walker<'a, 'b, M: Model, const W: usize, const C: usize> {
+    pub(super) levels: &'a Levels<'b, M::Action>,
+    pub(super) model: &'a mut M,
+    pub(super) window: &'a mut Window<M::Action, W>,
+    pub(super) mistake: Mistake,
+}
+
+impl<M: Model, const W: usize, const C: usize> Walker<'_, '_, M, W, C> {
+    /// Where every search begins; the window must be at level 0.
+    pub(super) fn root(&mut self, sink: &mut impl FnMut(Step)) -> Configuration<W, C> {
         let mut root = Configuration {
             level: 0,
-            state: self.problem.initial(),
+            state: self.model.initial(),
             done: Bits::EMPTY,
-            spent: Spent::NOTHING,
+            taken: Bits::EMPTY,
+            optional: Bits::EMPTY,
             unobserved: false,
         };
-        if self.problem.level_count() > 0 {
-            self.take_pure(&mut root, self.problem.opened(0), sink);
-            self.advance(&mut root, sink);
-        }
+        self.take_pure(&mut root, &self.window.pure.clone(), sink);
         root
     }
 
-    pub(super) fn is_goal(&self, configuration: &Configuration<W>) -> bool {
-        configuration.level == self.problem.level_count()
-    }
-
-    /// How many moves there are to try, legal or not.
-    pub(super) fn move_count(&self, configuration: &Configuration<W>) -> usize {
-        1 + self.problem.open(configuration.level).len() + self.problem.optional().len()
-    }
-
-    /// The configuration after move number `number`, or `None` where the move is not legal or
-    /// cannot be needed. Completed operations come first, the most urgent before the others; before
-    /// them comes the move that takes nothing and lets an absorbed write complete.
-    pub(super) fn after_move(
-        &self,
-        from: &Configuration<W>,
-        number: usize,
+    /// The configuration after a move at the same level, or `None` where the move is not legal or
+    /// cannot be needed. The window must be at the level of `from`.
+    pub(super) fn after(
+        &mut self,
+        from: &Configuration<W, C>,
+        by: Move,
         sink: &mut impl FnMut(Step),
-    ) -> Option<Configuration<W>> {
-        let Some(number) = number.checked_sub(1) else {
-            return self.after_completion(from, sink);
-        };
-        let open = self.problem.open(from.level);
-        match open.get(number) {
-            Some(operation) => self.after_open(from, operation, sink),
-            None => self.after_optional(from, number - open.len(), sink),
+    ) -> Option<Configuration<W, C>> {
+        match by {
+            Move::Complete => None,
+            Move::Open(slot) => self.after_open(from, slot as usize, sink),
+            Move::Optional(class) => self.after_optional(from, class as usize, sink),
         }
     }
 
-    fn after_completion(
-        &self,
-        from: &Configuration<W>,
-        sink: &mut impl FnMut(Step),
-    ) -> Option<Configuration<W>> {
-        let deadline = self.problem.deadline(from.level);
-        if !from.done.contains(deadline.slot) {
-            return None;
-        }
-        let mut next = *from;
-        self.complete(&mut next, sink);
-        self.advance(&mut next, sink);
-        Some(next)
-    }
-
+    #[inline]
     fn after_open(
-        &self,
-        from: &Configuration<W>,
-        operation: &Open,
+        &mut self,
+        from: &Configuration<W, C>,
+        slot: usize,
         sink: &mut impl FnMut(Step),
-    ) -> Option<Configuration<W>> {
-        if !may_follow(from, operation.action) {
+    ) -> Option<Configuration<W, C>> {
+        let is_blind = self.window.blind.contains(slot);
+        let is_done = from.done.contains(slot);
+        if from.unobserved && self.cannot_observe(is_blind)
+            || is_done && (!is_blind || from.taken.contains(slot))
+        {
             return None;
         }
-        let state = operation.action.step(from.state)?;
-        let is_write = matches!(operation.action, Action::Write(_));
-        let mut unobserved = false;
-        if from.done.contains(operation.slot) {
-            if !is_write || from.spent.writes.contains(operation.slot) {
-                return None;
-            }
-            // An absorbed write is optional, too, so it must change the value, and be observed.
-            // To make room for others it is not needed: one of them can be taken instead.
-            if state == from.state {
-                return None;
-            }
-            unobserved = true;
-        }
+        let state = self.stepped(from, self.window.action(slot))?;
         let mut next = *from;
+        next.unobserved = self.mistake == Mistake::ObservedRuleForCompleted && is_blind;
+        if is_done {
+            // An absorbed operation is optional, too, so it must change the state, and be observed.
+            // To make room for others it is not needed: one of them can be taken instead.
+            if state == from.state
+                || self.is_useless(state, from.level)
+                || self.mistake == Mistake::AbsorbedForGood
+            {
+                return None;
+            }
+            next.unobserved = true;
+        }
         next.state = state;
-        next.unobserved = unobserved;
-        next.done.insert(operation.slot);
-        if is_write {
-            next.spent.writes.insert(operation.slot);
+        next.done.insert(slot);
+        if is_blind {
+            next.taken.insert(slot);
             self.absorb(&mut next, sink);
         }
-        sink(Step::Take(operation.operation));
-        self.settle(from.state, &mut next, sink);
+        sink(Step::Take(self.window.operation(slot)));
+        if state != from.state {
+            self.take_pure(&mut next, &self.window.pure.clone(), sink);
+        }
         Some(next)
     }
 
+    #[inline]
     fn after_optional(
-        &self,
-        from: &Configuration<W>,
+        &mut self,
+        from: &Configuration<W, C>,
         class: usize,
         sink: &mut impl FnMut(Step),
-    ) -> Option<Configuration<W>> {
-        let class = &self.problem.optional()[class];
-        let state = class.action.step(from.state)?;
-        if state == from.state || !may_follow(from, class.action) {
+    ) -> Option<Configuration<W, C>> {
+        let class = &self.levels.optional[class];
+        let is_blind = self.model.kind(class.action) == Kind::Blind;
+        if from.unobserved && self.cannot_observe(is_blind) {
             return None;
         }
-        let member = (0..class.operations.len())
-            .find(|member| !from.spent.optional.contains(class.first + member))?;
+        let members = class.first..class.first + class.operations.len();
+        let bit = members.clone().find(|bit| !from.optional.contains(*bit))?;
+        let member = bit - class.first;
         if class.from_level[member] > from.level {
             return None;
         }
+        let state = self.stepped(from, class.action)?;
+        // What nothing can observe might as well be left out.
+        if state == from.state || self.is_useless(state, from.level) {
+            return None;
+        }
         let mut next = *from;
         next.state = state;
-        next.spent.optional.insert(class.first + member);
+        next.optional.insert(bit);
         next.unobserved = true;
-        if matches!(class.action, Action::Write(_)) {
+        if is_blind {
             self.absorb(&mut next, sink);
         }
         sink(Step::Take(class.operations[member]));
-        self.settle(from.state, &mut next, sink);
+        self.take_pure(&mut next, &self.window.pure.clone(), sink);
         Some(next)
     }
 
-    /// A write is being taken: every pending write may stand right before it, where nothing can
-    /// see it.
-    fn absorb(&self, configuration: &mut Configuration<W>, sink: &mut impl FnMut(Step)) {
-        for other in self.problem.open(configuration.level) {
-            if is_pending_write(configuration, other) {
-                configuration.done.insert(other.slot);
-                sink(Step::Absorb(other.operation));
-            }
+    /// An effect of something optional must be observed by whatever follows, or leaving it out would
+    /// do as well. Pure operations are taken at once; of the others, all but the blind ones go on
+    /// from the effect.
+    fn cannot_observe(&self, is_blind: bool) -> bool {
+        is_blind || self.mistake == Mistake::ObservedRuleForCompleted
+    }
+
+    #[inline]
+    fn stepped(&mut self, from: &Configuration<W, C>, action: M::Action) -> Option<State> {
+        let state = self.model.step(from.state, action)?;
+        Some(self.forget(state, from.level))
+    }
+
+    fn forget(&self, state: State, level: u32) -> State {
+        if self.model.last_observed(state) < level {
+            UNSEEN
+        } else {
+            state
         }
     }
 
-    /// Takes what the new value makes legal and passes every completion that is no longer due.
-    fn settle(
-        &self,
-        state_before: u32,
-        configuration: &mut Configuration<W>,
-        sink: &mut impl FnMut(Step),
-    ) {
-        if configuration.state != state_before {
-            self.take_pure(configuration, self.problem.open(configuration.level), sink);
+    /// A blind operation is being taken: every open one may stand right before it, where nothing can see
+    /// it.
+    fn absorb(&self, configuration: &mut Configuration<W, C>, sink: &mut impl FnMut(Step)) {
+        let pending = self.window.blind.minus(&configuration.done);
+        for slot in pending.iter() {
+            sink(Step::Absorb(self.window.operation(slot)));
         }
-        self.advance(configuration, sink);
+        configuration.done.insert_all(&pending);
     }
 
     fn take_pure(
-        &self,
-        configuration: &mut Configuration<W>,
-        candidates: &[Open],
+        &mut self,
+        configuration: &mut Configuration<W, C>,
+        candidates: &Bits<W>,
         sink: &mut impl FnMut(Step),
     ) {
-        for operation in candidates {
-            if operation.action.is_pure()
-                && !configuration.done.contains(operation.slot)
-                && operation.action.step(configuration.state).is_some()
-            {
-                configuration.done.insert(operation.slot);
-                // Legal now and not before the last move, or it would have been taken then: it
-                // tells the two values apart.
+        for slot in candidates.minus(&configuration.done).iter() {
+            let action = self.window.action(slot);
+            if self.model.step(configuration.state, action).is_some() {
+                configuration.done.insert(slot);
+                // Legal now and not before the last move, or it would have been taken then: it tells
+                // the two states apart.
                 configuration.unobserved = false;
-                sink(Step::Take(operation.operation));
+                sink(Step::Take(self.window.operation(slot)));
             }
         }
     }
 
-    /// Passes completions up to one that something must be done about: its operation is not done,
-    /// or it is an absorbed write that could be taken for the last time.
-    fn advance(&self, configuration: &mut Configuration<W>, sink: &mut impl FnMut(Step)) {
-        while configuration.level < self.problem.level_count() {
-            let deadline = self.problem.deadline(configuration.level);
-            let may_still_be_taken = matches!(deadline.action, Action::Write(_))
-                && !configuration.spent.writes.contains(deadline.slot)
-                && self.problem.matters_at(configuration.level);
-            if !configuration.done.contains(deadline.slot) || may_still_be_taken {
-                return;
+    /// What the configuration needs; the window must be at its level.
+    #[inline]
+    pub(super) fn due(&mut self, configuration: &Configuration<W, C>) -> Due {
+        let slot = self.window.deadline_slot();
+        if !configuration.done.contains(slot) {
+            return Due::Taking;
+        }
+        if !self.window.blind.contains(slot) || configuration.taken.contains(slot) {
+            return Due::Nothing;
+        }
+        // Taken only now, something must complete later that observes it.
+        let state = self
+            .model
+            .step(configuration.state, self.window.action(slot));
+        match state {
+            Some(state)
+                if self.model.last_observed(state) > configuration.level
+                    || self.model.unseen_useless_from() > configuration.level + 1 =>
+            {
+                Due::LastChance
             }
-            self.complete(configuration, sink);
+            _ => Due::Nothing,
         }
     }
 
-    fn complete(&self, configuration: &mut Configuration<W>, sink: &mut impl FnMut(Step)) {
-        let deadline = self.problem.deadline(configuration.level);
-        configuration.done.remove(deadline.slot);
-        configuration.spent.writes.remove(deadline.slot);
+    /// Frees the slot of the operation that completes; the window must still be at its level.
+    pub(super) fn leave(&self, configuration: &mut Configuration<W, C>) {
+        let slot = self.window.deadline_slot();
+        configuration.done.remove(slot);
+        configuration.taken.remove(slot);
         configuration.level += 1;
-        if configuration.level < self.problem.level_count() {
-            let opened = self.problem.opened(configuration.level);
+    }
+
+    /// Goes on at the level where the window is now; `opened` are the pure operations new there.
+    /// False if nothing can come of the configuration.
+    pub(super) fn enter(
+        &mut self,
+        configuration: &mut Configuration<W, C>,
+        opened: &Bits<W>,
+        sink: &mut impl FnMut(Step),
+    ) -> bool {
+        if !opened.is_empty() {
             self.take_pure(configuration, opened, sink);
         }
+        configuration.state = self.forget(configuration.state, configuration.level);
+        !(configuration.unobserved && self.is_useless(configuration.state, configuration.level))
     }
-}
 
-fn is_pending_write<const W: usize>(configuration: &Configuration<W>, operation: &Open) -> bool {
-    matches!(operation.action, Action::Write(_)) && !configuration.done.contains(operation.slot)
-}
+    /// Whether nothing that completes at the level or later can make use of the state.
+    fn is_useless(&self, state: State, level: u32) -> bool {
+        state == UNSEEN && self.model.unseen_useless_from() <= level
+    }
 
-/// An effect of something optional must be observed by whatever follows, or leaving it out would do
-/// as well. Pure operations are taken at once; what is left to observe a value is a
-/// compare-and-set.
-fn may_follow<const W: usize>(from: &Configuration<W>, action: Action) -> bool {
-    !from.unobserved || matches!(action, Action::CompareAndSet { .. })
+    /// Takes the window to the next level; returns the slots of the pure operations new there.
+    pub(super) fn forward(&mut self) -> Bits<W> {
+        let model = &*self.model;
+        self.window
+            .forward(self.levels, |action| model.kind(action))
+    }
+
+    /// Takes the window back to a level.
+    pub(super) fn back_to(&mut self, level: u32) {
+        let model = &*self.model;
+        while self.window.level() > level as usize {
+            self.window.back(self.levels, |action| model.kind(action));
+        }
+    }
+
+    /// Passes completions for as long as nothing is gained by taking anything. False if nothing can
+    /// come of the configuration.
+    pub(super) fn advance(
+        &mut self,
+        configuration: &mut Configuration<W, C>,
+        sink: &mut impl FnMut(Step),
+    ) -> bool {
+        while (configuration.level as usize) < self.levels.count() {
+            if self.due(configuration) != Due::Nothing {
+                return true;
+            }
+            if !self.complete(configuration, sink) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Passes one completion.
+    pub(super) fn complete(
+        &mut self,
+        configuration: &mut Configuration<W, C>,
+        sink: &mut impl FnMut(Step),
+    ) -> bool {
+        self.leave(configuration);
+        let opened = self.forward();
+        self.enter(configuration, &opened, sink)
+    }
 }

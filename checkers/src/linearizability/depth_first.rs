@@ -1,112 +1,220 @@
 //! Owns the depth-first order of search, which is the faster one where a legal order exists.
 //! Never recurses: its path is a vector, so deep histories cannot overflow the stack.
 
-use std::collections::BTreeSet;
-use std::mem::size_of;
+use super::Ended;
+use super::antichain::{Antichain, Kinds, destinations, dominates};
+use super::compiled::Model;
+use super::configuration::{Configuration, Due, Mistake, Move, Step, Walker};
+use super::levels::{Levels, Window};
+use super::portfolio::order_of;
 
-use super::configuration::{Configuration, Space, Step};
-use super::seen::Seen;
-use super::{Deepest, Ended};
+/// Failed configurations are forgotten this many levels after the last of them, if there are many.
+const FORGET_LEVEL_COUNT: u32 = 64;
+const FORGET_MIN_COUNT: usize = 256;
 
 #[derive(Debug)]
-struct Frame<const W: usize> {
-    configuration: Configuration<W>,
-    next_move: usize,
+struct Frame<const W: usize, const C: usize> {
+    configuration: Configuration<W, C>,
+    /// Number of the move to try next.
+    next_move: u32,
+    due: Due,
+    /// How many steps led here.
+    step_count: u32,
 }
 
-pub(super) struct DepthFirst<'a, const W: usize> {
-    space: &'a Space<'a, W>,
-    path: Vec<Frame<W>>,
-    seen: Seen<W>,
-    deepest: Deepest,
+/// The path under construction, and everything from which there is no way on.
+pub(super) struct DepthFirst<'a, 'b, M: Model, const W: usize, const C: usize> {
+    levels: &'a Levels<'b, M::Action>,
+    window: Window<M::Action, W>,
+    path: Vec<Frame<W, C>>,
+    /// What was done along the path.
+    steps: Vec<Step>,
+    /// Configurations are remembered when they have failed: on an easy history, hardly any.
+    failed: Antichain<W, C>,
+    /// Highest level of those.
+    failed_level: u32,
+    deepest_level: u32,
+    found: bool,
+    mistake: Mistake,
 }
 
-impl<'a, const W: usize> DepthFirst<'a, W> {
-    pub(super) fn new(space: &'a Space<'a, W>) -> Self {
-        let configuration = space.root(&mut |_| {});
-        let mut deepest = Deepest::default();
-        deepest.visit(configuration.level, configuration.state);
-        Self {
-            space,
-            path: vec![Frame {
-                configuration,
-                next_move: 0,
-            }],
-            seen: Seen::new(),
-            deepest,
+impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, C> {
+    /// At the beginning of the history, which has at least one completion.
+    pub(super) fn new(levels: &'a Levels<'b, M::Action>, model: &mut M, mistake: Mistake) -> Self {
+        let mut search = Self {
+            levels,
+            window: Window::new(levels, |action| model.kind(action)),
+            path: Vec::new(),
+            steps: Vec::new(),
+            failed: Antichain::new(destinations(levels, model)),
+            failed_level: 0,
+            deepest_level: 0,
+            found: false,
+            mistake,
+        };
+        let mut steps = Vec::with_capacity(levels.timeline.len());
+        let mut walker = search.walker(model);
+        let sink = &mut |step| steps.push(step);
+        let mut root = walker.root(sink);
+        let is_possible = walker.advance(&mut root, sink);
+        search.steps = steps;
+        if is_possible {
+            search.push(root, model);
         }
+        search
+    }
+
+    fn walker<'c>(&'c mut self, model: &'c mut M) -> Walker<'c, 'b, M, W, C>
+    where
+        'a: 'c,
+    {
+        Walker {
+            levels: self.levels,
+            model,
+            window: &mut self.window,
+            mistake: self.mistake,
+        }
+    }
+
+    fn push(&mut self, configuration: Configuration<W, C>, model: &mut M) {
+        self.deepest_level = self.deepest_level.max(configuration.level);
+        self.found = configuration.level as usize == self.levels.count();
+        let due = if self.found {
+            Due::Nothing
+        } else {
+            self.walker(model).due(&configuration)
+        };
+        self.path.push(Frame {
+            configuration,
+            next_move: 0,
+            due,
+            step_count: self.steps.len() as u32,
+        });
+    }
+
+    /// The next move to try at the end of the path: the most urgent operations first, those of unknown
+    /// outcome last.
+    fn next_move(&mut self) -> Option<Move> {
+        let frame = self.path.last_mut()?;
+        let mut number = frame.next_move as usize;
+        frame.next_move += 1;
+        if frame.due == Due::LastChance {
+            if number == 0 {
+                return Some(Move::Complete);
+            }
+            number -= 1;
+        }
+        if let Some(slot) = self.window.slot(number) {
+            return Some(Move::Open(slot as u32));
+        }
+        let class = number - self.window.open_count();
+        let begun = self.levels.optional.get(class)?;
+        (begun.from_level[0] <= frame.configuration.level).then_some(Move::Optional(class as u32))
     }
 
     /// Visits up to `allowance` more configurations; `None` when there are more.
-    pub(super) fn run(&mut self, mut allowance: u64) -> Option<Ended> {
+    pub(super) fn run(&mut self, model: &mut M, mut allowance: u64) -> Option<Ended> {
         loop {
-            let Some(frame) = self.path.last_mut() else {
+            if self.found {
+                return Some(Ended::Found(order_of(
+                    &self.steps,
+                    self.levels.timeline.len(),
+                )));
+            }
+            let Some(frame) = self.path.last() else {
                 return Some(Ended::Exhausted);
             };
-            if self.space.is_goal(&frame.configuration) {
-                return Some(Ended::Found(Some(self.order())));
-            }
-            if frame.next_move == self.space.move_count(&frame.configuration) {
-                self.path.pop();
-                continue;
-            }
             if allowance == 0 {
                 return None;
             }
-            let number = frame.next_move;
-            frame.next_move += 1;
-            let Some(configuration) =
-                self.space
-                    .after_move(&frame.configuration, number, &mut |_| {})
-            else {
+            let from = frame.configuration;
+            let Some(by) = self.next_move() else {
+                self.give_up(model);
                 continue;
             };
-            allowance -= 1;
-            self.deepest.visit(configuration.level, configuration.state);
-            if self.seen.insert(&configuration) {
-                self.path.push(Frame {
-                    configuration,
-                    next_move: 0,
-                });
+            if self.make(model, &from, by) {
+                allowance -= 1;
             }
         }
     }
 
-    /// The operations along the path, found by walking it again.
-    fn order(&self) -> Vec<usize> {
-        let mut steps = Vec::new();
-        let mut sink = |step| steps.push(step);
-        let mut configuration = self.space.root(&mut sink);
-        for frame in &self.path {
-            if self.space.is_goal(&configuration) {
-                break;
+    /// Makes a move and goes on from there, unless that is hopeless. False if it is not legal.
+    fn make(&mut self, model: &mut M, from: &Configuration<W, C>, by: Move) -> bool {
+        // The walker borrows the search, so the steps are lent for the while.
+        let mut steps = std::mem::take(&mut self.steps);
+        let begin = steps.len();
+        let sink = &mut |step| steps.push(step);
+        let mut walker = self.walker(model);
+        let next = match by {
+            Move::Complete => {
+                let mut next = *from;
+                walker.complete(&mut next, sink).then_some(next)
             }
-            configuration = self
-                .space
-                .after_move(&configuration, frame.next_move - 1, &mut sink)
-                .expect("every move on the path was legal when it was first made");
+            other => walker.after(from, other, sink),
+        };
+        let is_legal = next.is_some();
+        let next = next.and_then(|mut next| walker.advance(&mut next, sink).then_some(next));
+        self.steps = steps;
+        match next {
+            Some(next) if !self.is_hopeless(&next, by) => self.push(next, model),
+            _ => {
+                self.steps.truncate(begin);
+                self.walker(model).back_to(from.level);
+            }
         }
-        let taken: BTreeSet<usize> = steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Take(operation) => Some(*operation),
-                Step::Absorb(_) => None,
-            })
-            .collect();
-        steps
-            .into_iter()
-            .filter_map(|step| match step {
-                Step::Take(operation) => Some(operation),
-                Step::Absorb(operation) => (!taken.contains(&operation)).then_some(operation),
-            })
-            .collect()
+        is_legal
     }
 
-    pub(super) fn deepest(&self) -> &Deepest {
-        &self.deepest
+    /// Whether everything from here was or will be tried from elsewhere.
+    fn is_hopeless(&self, configuration: &Configuration<W, C>, by: Move) -> bool {
+        if configuration.level as usize == self.levels.count() {
+            return false;
+        }
+        let kinds = Kinds::of(&self.window);
+        if self.failed.covers(configuration, &kinds) {
+            return true;
+        }
+        // Only what is optional can lead around in a circle.
+        by != Move::Complete
+            && self
+                .path
+                .iter()
+                .rev()
+                .map(|frame| &frame.configuration)
+                .take_while(|other| other.level == configuration.level)
+                .any(|other| {
+                    other.state == configuration.state
+                        && dominates(other, configuration, &kinds, self.failed.destinations())
+                })
+    }
+
+    /// Leaves the end of the path for good.
+    fn give_up(&mut self, model: &mut M) {
+        if let Some(frame) = self.path.pop() {
+            let kinds = Kinds::of(&self.window);
+            let level = frame.configuration.level;
+            // What failed long ago is hardly met again, and can be found out again.
+            if level > self.failed_level + FORGET_LEVEL_COUNT
+                && self.failed.len() > FORGET_MIN_COUNT
+            {
+                self.failed.clear();
+            }
+            self.failed_level = self.failed_level.max(level);
+            self.failed.insert(&frame.configuration, &kinds, 0);
+        }
+        if let Some(frame) = self.path.last() {
+            let level = frame.configuration.level;
+            self.steps.truncate(frame.step_count as usize);
+            self.walker(model).back_to(level);
+        }
+    }
+
+    pub(super) fn deepest_level(&self) -> u32 {
+        self.deepest_level
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.seen.memory_bytes() + (self.path.capacity() * size_of::<Frame<W>>()) as u64
+        self.failed.memory_bytes()
+            + (self.path.capacity() * size_of::<Frame<W, C>>() + self.steps.capacity() * 8) as u64
     }
 }

@@ -1,78 +1,271 @@
 //! Owns the level-by-level order of search, which is the faster one where no legal order exists.
 //! Never looks back: once a level is done, its configurations are forgotten.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::mem::size_of;
+use std::rc::Rc;
 
-use super::configuration::{Configuration, Space};
-use super::seen::Seen;
-use super::{Deepest, Ended};
+use super::Ended;
+use super::antichain::{Antichain, Kinds, destinations};
+use super::compiled::{Model, State, UNSEEN};
+use super::configuration::{Configuration, Due, Mistake, Move, Walker};
+use super::levels::{Levels, Window};
+use super::portfolio::{Deepest, order_along};
+use super::timeline::NEVER;
 
-/// Configurations waiting at one level.
-struct Waiting<const W: usize> {
-    seen: Seen<W>,
-    queue: VecDeque<Configuration<W>>,
+/// How one configuration was reached from another.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    /// Place of the link before, [`NEVER`] at the root.
+    before: u32,
+    by: Move,
 }
 
-pub(super) struct LevelOrder<'a, const W: usize> {
-    space: &'a Space<'a, W>,
-    waiting: BTreeMap<usize, Waiting<W>>,
+/// The only configuration there was at some level: everything that follows, follows from it.
+#[derive(Debug, Clone)]
+pub struct Anchor<S = State> {
+    /// How many completions came before.
+    pub level: u32,
+    /// State of the object.
+    pub state: S,
+    /// Open operations that still have to be taken, or may be.
+    pub open: Vec<u32>,
+    /// Operations taken although their outcome is unknown.
+    pub used: Vec<u32>,
+}
+
+/// All configurations at one level.
+pub(super) struct LevelOrder<'a, 'b, M: Model, const W: usize, const C: usize> {
+    levels: &'a Levels<'b, M::Action>,
+    window: Window<M::Action, W>,
+    here: Antichain<W, C>,
+    next: Antichain<W, C>,
+    /// Place in `here` of the configuration to go on from.
+    place: usize,
+    passing: Vec<(Configuration<W, C>, u32)>,
+    /// How everything was reached, if that is wanted.
+    links: Option<Vec<Link>>,
     deepest: Deepest,
-    found: bool,
+    /// The last configuration that was the only one, if that is wanted.
+    anchor: Option<Configuration<W, C>>,
+    wants_anchor: bool,
+    mistake: Mistake,
+    found: Option<u32>,
 }
 
-impl<'a, const W: usize> LevelOrder<'a, W> {
-    pub(super) fn new(space: &'a Space<'a, W>) -> Self {
+impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, C> {
+    /// At the beginning of the history, which has at least one completion. Keeps the last anchor if
+    /// that is wanted, or else how everything was reached.
+    pub(super) fn new(
+        levels: &'a Levels<'b, M::Action>,
+        model: &mut M,
+        wants_anchor: bool,
+        mistake: Mistake,
+    ) -> Self {
+        let destinations = destinations(levels, model);
         let mut search = Self {
-            space,
-            waiting: BTreeMap::new(),
+            levels,
+            window: Window::new(levels, |action| model.kind(action)),
+            here: Antichain::new(Rc::clone(&destinations)),
+            next: Antichain::new(destinations),
+            place: 0,
+            passing: Vec::new(),
+            links: (!wants_anchor).then(Vec::new),
             deepest: Deepest::default(),
-            found: false,
+            anchor: None,
+            wants_anchor,
+            mistake,
+            found: None,
         };
-        search.add(space.root(&mut |_| {}));
+        let root = search.walker(model).root(&mut |_| {});
+        search.visit(&root);
+        let kinds = Kinds::of(&search.window);
+        search.here.insert(&root, &kinds, NEVER);
+        search.drop_anchor();
         search
     }
 
-    fn add(&mut self, configuration: Configuration<W>) {
-        self.found |= self.space.is_goal(&configuration);
-        self.deepest.visit(configuration.level, configuration.state);
-        let waiting = self
-            .waiting
-            .entry(configuration.level)
-            .or_insert_with(|| Waiting {
-                seen: Seen::new(),
-                queue: VecDeque::new(),
-            });
-        if waiting.seen.insert(&configuration) {
-            waiting.queue.push_back(configuration);
+    fn walker<'c>(&'c mut self, model: &'c mut M) -> Walker<'c, 'b, M, W, C>
+    where
+        'a: 'c,
+    {
+        Walker {
+            levels: self.levels,
+            model,
+            window: &mut self.window,
+            mistake: self.mistake,
+        }
+    }
+
+    fn visit(&mut self, configuration: &Configuration<W, C>) {
+        // States are of interest only to whoever wants to know more than the verdict.
+        if self.wants_anchor {
+            self.deepest.visit(configuration.level, configuration.state);
+        } else {
+            self.deepest.level = configuration.level;
+        }
+    }
+
+    fn link(&mut self, before: u32, by: Move) -> u32 {
+        match &mut self.links {
+            Some(links) => {
+                links.push(Link { before, by });
+                links.len() as u32 - 1
+            }
+            None => NEVER,
         }
     }
 
     /// Visits up to about `allowance` more configurations; `None` when there are more.
-    pub(super) fn run(&mut self, allowance: u64) -> Option<Ended> {
+    pub(super) fn run(&mut self, model: &mut M, allowance: u64) -> Option<Ended> {
         let mut visited = 0;
-        while !self.found {
-            let Some(mut level) = self.waiting.first_entry() else {
-                return Some(Ended::Exhausted);
-            };
+        while self.found.is_none() {
             if visited >= allowance {
                 return None;
             }
-            let Some(configuration) = level.get_mut().queue.pop_front() else {
-                level.remove();
-                continue;
-            };
-            if !level.get().seen.is_current(&configuration) {
+            if self.place == self.here.len() {
+                visited += 1;
+                if self.passing.is_empty() {
+                    return Some(Ended::Exhausted);
+                }
+                self.go_on(model);
                 continue;
             }
-            for number in 0..self.space.move_count(&configuration) {
-                if let Some(next) = self.space.after_move(&configuration, number, &mut |_| {}) {
-                    visited += 1;
-                    self.add(next);
+            let current = self.here.get(self.place);
+            self.place += 1;
+            if let Some((configuration, link)) = current {
+                visited += self.expand(model, &configuration, link);
+            }
+        }
+        let order = self.links.as_ref().map_or_else(Vec::new, |links| {
+            let mut moves = Vec::new();
+            let mut link = self.found.unwrap_or(NEVER);
+            while let Some(Link { before, by }) = links.get(link as usize) {
+                moves.push(*by);
+                link = *before;
+            }
+            let moves = moves.into_iter().rev();
+            order_along::<M, W, C>(self.levels, model, moves, self.mistake)
+        });
+        Some(Ended::Found(order))
+    }
+
+    /// Adds what the configuration leads to; returns how much that was.
+    fn expand(&mut self, model: &mut M, from: &Configuration<W, C>, link: u32) -> u64 {
+        let due = self.walker(model).due(from);
+        if due == Due::Nothing {
+            self.passing.push((*from, link));
+            return 1;
+        }
+        let mut visited = 1;
+        if due == Due::LastChance {
+            let link = self.link(link, Move::Complete);
+            self.passing.push((*from, link));
+        }
+        let kinds = Kinds::of(&self.window);
+        let open_count = self.window.open_count();
+        for number in 0..open_count + self.levels.optional.len() {
+            let by = match self.window.slot(number) {
+                Some(slot) => Move::Open(slot as u32),
+                None => Move::Optional((number - open_count) as u32),
+            };
+            if let Move::Optional(class) = by
+                && self.levels.optional[class as usize].from_level[0] > from.level
+            {
+                break;
+            }
+            let Some(next) = self.walker(model).after(from, by, &mut |_| {}) else {
+                continue;
+            };
+            visited += 1;
+            let next_link = self
+                .links
+                .as_ref()
+                .map_or(NEVER, |links| links.len() as u32);
+            if self.here.insert(&next, &kinds, next_link) {
+                self.visit(&next);
+                self.link(link, by);
+            }
+        }
+        visited
+    }
+
+    /// Goes to the next level with everything that passed this one.
+    fn go_on(&mut self, model: &mut M) {
+        let mut passing = std::mem::take(&mut self.passing);
+        {
+            let walker = self.walker(model);
+            for (configuration, _) in &mut passing {
+                walker.leave(configuration);
+            }
+        }
+        let opened = self.walker(model).forward();
+        self.next.clear();
+        let is_end = self.window.level() == self.levels.count();
+        let kinds = Kinds::of(&self.window);
+        for (mut configuration, link) in passing.drain(..) {
+            if is_end {
+                self.found = Some(link);
+                break;
+            }
+            if self
+                .walker(model)
+                .enter(&mut configuration, &opened, &mut |_| {})
+            {
+                self.visit(&configuration);
+                self.next.insert(&configuration, &kinds, link);
+            }
+        }
+        passing.clear();
+        self.passing = passing;
+        std::mem::swap(&mut self.here, &mut self.next);
+        self.place = 0;
+        if !is_end {
+            self.drop_anchor();
+        }
+    }
+
+    /// Remembers the only configuration there is, if there is only one.
+    fn drop_anchor(&mut self) {
+        if !self.wants_anchor || self.here.alive_count() != 1 {
+            return;
+        }
+        let Some(only) = self.here.alive().next() else {
+            return;
+        };
+        if only.state != UNSEEN {
+            self.anchor = Some(*only);
+        }
+    }
+
+    /// The last level at which there was only one configuration, and what was open there.
+    pub(super) fn anchor(&self, model: &M) -> Option<Anchor> {
+        let only = self.anchor?;
+        let mut window = Window::<M::Action, W>::new(self.levels, |action| model.kind(action));
+        while window.level() < only.level as usize {
+            window.forward(self.levels, |action| model.kind(action));
+        }
+        let may_be_taken = |slot: &usize| {
+            !only.done.contains(*slot)
+                || window.blind.contains(*slot) && !only.taken.contains(*slot)
+        };
+        let slots = (0..window.open_count()).filter_map(|number| window.slot(number));
+        let open = slots
+            .filter(may_be_taken)
+            .map(|slot| window.operation(slot))
+            .collect();
+        let mut used = Vec::new();
+        for class in &self.levels.optional {
+            for (member, operation) in class.operations.iter().enumerate() {
+                if only.optional.contains(class.first + member) {
+                    used.push(*operation);
                 }
             }
         }
-        Some(Ended::Found(None))
+        Some(Anchor {
+            level: only.level,
+            state: only.state,
+            open,
+            used,
+        })
     }
 
     pub(super) fn deepest(&self) -> &Deepest {
@@ -80,12 +273,8 @@ impl<'a, const W: usize> LevelOrder<'a, W> {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.waiting
-            .values()
-            .map(|waiting| {
-                let queue = waiting.queue.capacity() * size_of::<Configuration<W>>();
-                waiting.seen.memory_bytes() + queue as u64
-            })
-            .sum()
+        let links = self.links.as_ref().map_or(0, Vec::capacity) * size_of::<Link>();
+        let passing = self.passing.capacity() * size_of::<(Configuration<W, C>, u32)>();
+        self.here.memory_bytes() + self.next.memory_bytes() + (links + passing) as u64
     }
 }

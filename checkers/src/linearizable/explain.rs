@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::register::{KeyHistory, NEVER_WRITTEN};
-use crate::linearizability::Action;
+use crate::linearizability::{Action, Refutation};
 use crate::operations::ClientOperation;
 use crate::{EVIDENCE_LIST_MAX_COUNT, seconds};
 
@@ -13,15 +13,17 @@ pub(super) struct Explanation {
     pub(super) evidence: Value,
 }
 
-/// Explains why `failed` has no place in any order; `core` are the operations that contradict.
-pub(super) fn explain(
-    key: &KeyHistory<'_>,
-    failed: usize,
-    possible_states: &[u32],
-    core: &[usize],
-) -> Explanation {
+/// Explains why an operation has no place in any order.
+pub(super) fn explain(key: &KeyHistory<'_>, refutation: &Refutation<u32>) -> Explanation {
+    let failed = refutation.failed as usize;
+    let core: Vec<usize> = refutation
+        .core
+        .iter()
+        .map(|one| one.operation as usize)
+        .collect();
+    let core = core.as_slice();
     let completed = key.operations[failed].completed.unwrap_or(u64::MAX);
-    let mut possible = possible_states.to_vec();
+    let mut possible = refutation.possible_states.clone().unwrap_or_default();
     // Unread writes of unknown outcome play no part in the search, but may be in effect.
     possible.extend(key.operations.iter().filter_map(|operation| {
         (operation.completed.is_none() && operation.invoked < completed)
@@ -57,6 +59,11 @@ pub(super) fn explain(
         "failing_index": key.sources[failed].invoke.index,
         "shortest_failing_prefix": failing_prefix,
         "possible_states": possible_values,
+        "certain_state": refutation
+            .certain
+            .as_ref()
+            .map(|certain| &key.values[certain.state as usize]),
+        "every_order_tried": refutation.is_proved,
     });
     Explanation { sentence, evidence }
 }
@@ -85,7 +92,7 @@ fn describe(source: &ClientOperation<'_>) -> String {
         Some(node) => format!(" on {node}"),
         None => String::new(),
     };
-    let did = match (source.invoke.f.as_str(), source.invoke.value.as_array()) {
+    let did = match (source.invoke.f.as_ref(), source.invoke.value.as_array()) {
         ("read", _) => format!("returned {}", completion.value),
         ("cas", Some(pair)) if pair.len() == 2 => {
             format!("replaced {} by {}", pair[0], pair[1])

@@ -2,25 +2,31 @@
 //! Never lets a hard or damaged history pass: what could not be decided is unknown, with the reason.
 
 mod explain;
-mod minimize;
 mod register;
+mod watch;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use results::history::Operation;
 use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
-use crate::linearizability::{self, Limit, Limits, Outcome};
+use crate::linearizability::models::register::Register;
+use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
 use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
 use register::KeyHistory;
+pub use watch::Watch;
 
 const SOURCE: &str =
     "Herlihy & Wing 1990 (linearizability); search after Wing & Gong 1993, Lowe 2017";
 
 /// How long finding the few operations that matter may take after a violation was found.
 const MINIMIZE_TIME_LIMIT: Duration = Duration::from_secs(3);
+
+/// What every key is.
+const REGISTER: Register = Register {
+    initial: register::NEVER_WRITTEN,
+};
 
 /// How many keys are checked at the same time.
 const THREAD_COUNT: usize = 2;
@@ -54,37 +60,24 @@ pub fn check(history: &[Operation], options: &Options) -> CheckerResult {
 
 /// Outcomes in the order of the keys.
 fn search_all(keys: &[KeyHistory<'_>], options: &Options) -> Vec<Outcome> {
-    // Small keys first: a hard one must not use up the time of all others.
-    let mut by_size: Vec<usize> = (0..keys.len()).collect();
-    by_size.sort_by_key(|key| keys[*key].operations.len());
     let limits = Limits {
         deadline: Instant::now()
             .checked_add(Duration::from_millis(options.linearizability_time_limit_ms)),
-        memory_bytes: options.linearizability_memory_limit_bytes / THREAD_COUNT as u64,
+        memory_bytes: options.linearizability_memory_limit_bytes,
         ..Limits::default()
     };
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut found = Vec::new();
-        while let Some(key) = by_size.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome =
-                linearizability::search(register::NEVER_WRITTEN, &keys[*key].operations, &limits);
-            found.push((*key, outcome));
-        }
-        found
+    let effort = Effort {
+        thread_count: THREAD_COUNT,
+        stops_at_first: false,
     };
-    let mut outcomes: Vec<(usize, Outcome)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREAD_COUNT).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| match worker.join() {
-                Ok(found) => found,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
-    });
-    outcomes.sort_by_key(|(key, _)| *key);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    let timelines: Vec<_> = keys.iter().map(KeyHistory::timeline).collect();
+    let objects: Vec<_> = timelines
+        .iter()
+        .map(|timeline| (&REGISTER, timeline))
+        .collect();
+    let outcomes = decide_all(&objects, &limits, effort);
+    // Without a stop at the first violation every key is decided.
+    outcomes.into_iter().flatten().collect()
 }
 
 fn conclude(
@@ -99,7 +92,7 @@ fn conclude(
         match outcome {
             Outcome::Linearizable { .. } => {}
             Outcome::NotLinearizable { failed, .. } => {
-                let line = keys[number].operations[*failed].completed;
+                let line = keys[number].operations[*failed as usize].completed;
                 violated.push((line.unwrap_or(u64::MAX), number));
             }
             Outcome::Unknown { .. } => undecided.push(number),
@@ -153,16 +146,12 @@ fn key_names(keys: &[KeyHistory<'_>], numbers: impl Iterator<Item = usize>) -> V
 }
 
 fn violation(key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
-    let Outcome::NotLinearizable {
-        failed,
-        possible_states,
-    } = outcome
-    else {
+    let Outcome::NotLinearizable { failed } = outcome else {
         panic!("only a violation is explained");
     };
     let deadline = Instant::now().checked_add(MINIMIZE_TIME_LIMIT);
-    let core = minimize::core(&key.operations, *failed, deadline);
-    let explanation = explain::explain(key, *failed, possible_states, &core);
+    let refutation = refute(&REGISTER, &key.timeline(), *failed, deadline);
+    let explanation = explain::explain(key, &refutation);
     let mut result = conclusion(Validity::Invalid, SOURCE, explanation.sentence);
     result.evidence = explanation.evidence;
     result
@@ -172,6 +161,7 @@ fn undecided_summary(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options)
     let Outcome::Unknown {
         limit,
         completed_count,
+        ..
     } = outcome
     else {
         panic!("only an undecided search is reported as such");
@@ -187,6 +177,7 @@ fn undecided_summary(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options)
         ),
         Limit::Configurations => "the limit of configurations was reached".into(),
         Limit::Width => "too many operations are open at once".into(),
+        Limit::Cancelled => "it was cancelled".into(),
     };
     format!(
         "key {} could not be decided: {limit}; an order was found for {completed_count} of {} \

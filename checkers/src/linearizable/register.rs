@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use results::history::{Operation, OperationType};
 use serde_json::Value;
 
-use crate::linearizability::{self, Action};
+use crate::linearizability::{self, Action, Timeline};
 use crate::operations::{ClientOperation, Malformed, pair};
 
 /// Number of the value `null`, which every register starts with.
@@ -45,6 +45,12 @@ impl<'a> KeyHistory<'a> {
         completed.count() as u64
     }
 
+    /// The operations as the search takes them. They are in the order of their invocation already, so
+    /// their numbers stay.
+    pub(super) fn timeline(&self) -> Timeline<Action> {
+        Timeline::from_operations(&self.operations).0
+    }
+
     fn number(&mut self, value: &Value) -> u32 {
         let text = value.to_string();
         if let Some(number) = self.numbers.get(&text) {
@@ -64,7 +70,7 @@ impl<'a> KeyHistory<'a> {
             }
             _ => None,
         };
-        let action = match source.invoke.f.as_str() {
+        let action = match source.invoke.f.as_ref() {
             "read" => {
                 // A read whose answer nobody saw says nothing.
                 let Some((_, completion)) = completed else {

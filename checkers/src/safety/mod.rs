@@ -10,6 +10,9 @@ use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use log::{Batch, Log};
 
+/// How many batches before the end are looked at before a search through all of them.
+const NEAR_END_COUNT: usize = 8;
+
 /// Name of the history line by which a simulated world records why it stands still from there on, in the
 /// text `reason`.
 pub const HALTED: &str = "halted";
@@ -305,7 +308,15 @@ fn agree(
     batch: Batch,
     event: &TraceEvent,
 ) -> Result<(), Violation> {
-    let at = committed.partition_point(|(known, _)| known.last_offset < batch.base_offset);
+    // What nodes report is mostly what was committed last.
+    let near_end = committed.iter().rev().take(NEAR_END_COUNT);
+    let above = near_end.take_while(|(known, _)| known.last_offset >= batch.base_offset);
+    let at = match above.count() {
+        NEAR_END_COUNT => {
+            committed.partition_point(|(known, _)| known.last_offset < batch.base_offset)
+        }
+        count => committed.len() - count,
+    };
     match committed.get_mut(at) {
         Some((known, epoch)) if *known == batch => {
             *epoch = event.epoch.min(*epoch);

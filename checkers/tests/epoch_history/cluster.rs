@@ -213,7 +213,7 @@ impl Cluster {
         self.advance();
     }
 
-    fn ask(&mut self, voter: usize, candidate: usize, epoch: i32, rpc: &str) {
+    fn ask(&mut self, voter: usize, candidate: usize, epoch: i32, rpc: &'static str) {
         self.correlation += 1;
         let request = Message {
             rpc: rpc.into(),

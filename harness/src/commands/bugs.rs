@@ -26,7 +26,9 @@ pub fn bugs() -> Result<u8, Failure> {
         "\nA ought to show under the standard faults in enough runs, B takes a schedule made for it, \
          C is hard to see from outside.\n\
          I, K or S with a number is a property of the epoch-history checker; a report says what each \
-         demands. Lags, latencies, rates and epoch growth have no checker yet.\n\
+         demands. Lags of idle followers and voters that stand for election while cut off are properties of \
+         the liveness checker; catch-up times and rates have no checker yet.\n\
+         How fast each is noticed: harness bugs score.\n\
          Bugs in snapshots and in changes of the voters hardly show in runs of the harness: no fault \
          changes the voters yet, and few runs write enough for a snapshot.\n\
          switch one on with: harness run --bug NAME, or harness sim --bug NAME",

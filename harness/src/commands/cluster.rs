@@ -39,11 +39,14 @@ fn asks_for_changes(args: &RunArgs) -> bool {
     match &args.schedule {
         // A schedule that cannot be read is refused where it is read for good.
         Some(path) => read_schedule(path).is_ok_and(|schedule| needs_log(&schedule)),
-        None => args
-            .nemesis()
-            .split(',')
-            .any(|name| matches!(name.trim(), "all" | "membership")),
+        None => names(args.nemesis()).any(|name| matches!(name, "all" | "membership")),
     }
+}
+
+/// The names in a list of families, without how they come.
+pub(super) fn names(families: &str) -> impl Iterator<Item = &str> {
+    let items = families.split(',');
+    items.filter_map(|item| item.split(':').next().map(str::trim))
 }
 
 fn needs_log(schedule: &Schedule) -> bool {

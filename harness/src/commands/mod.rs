@@ -4,7 +4,10 @@
 pub mod analyze;
 pub mod announce;
 pub mod bugs;
+pub mod bugs_score;
+pub mod check;
 mod cluster;
+pub mod doctor;
 pub mod list;
 pub mod replay;
 mod replay_simulated;

@@ -12,7 +12,7 @@ use super::{announce, cluster, replay_simulated};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
 use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
 use crate::workload::WORKLOADS;
@@ -54,7 +54,6 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let mut begun_count = 0;
     let mut compared_count = 0;
     let mut worst = Validity::Valid;
-    let mut code = 0;
     for number in 1..=args.times {
         let plan = RunPlan {
             label: label.clone(),
@@ -64,19 +63,17 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             replay_of: Some(manifest.name.clone()),
             program: program.clone(),
             keep: args.execution.keep,
+            fail_fast: false,
             command: command.clone(),
         };
         begun_count = number;
         let finished = execute(plan, &store, &mut progress)?;
-        let this = announce::verdict(
+        announce::verdict(
             &finished,
             &args.execution.store.out.to_string_lossy(),
             &args.execution.output,
         )?;
-        if finished.verdict.valid >= worst {
-            worst = finished.verdict.valid;
-            code = this;
-        }
+        worst = worst.max(finished.verdict.valid);
         if finished.interrupted {
             // Half a replay compares with nothing, and whoever stops one wants no other.
             if !args.execution.output.json {
@@ -104,7 +101,16 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             "same outcome in {same_count} of {compared_count} replays{stopped}"
         ))?;
     }
-    Ok(code)
+    Ok(exit_code(worst, same_count == compared_count))
+}
+
+/// The code of the worst verdict; but replays that are valid although the run was not, or that differ from
+/// it otherwise, prove nothing: the failure may be gone, or only have stayed away.
+pub(super) fn exit_code(worst: Validity, all_same: bool) -> u8 {
+    match worst {
+        Validity::Valid if !all_same => exit::UNKNOWN,
+        worst => exit::of_validity(worst),
+    }
 }
 
 /// A damaged manifest must not start what no command line could ask for.

@@ -11,10 +11,10 @@ use results::verdict::{Validity, Verdict};
 use serde_json::json;
 
 use super::announce;
-use super::replay::{comparison, label, same_outcome};
+use super::replay::{comparison, exit_code, label, same_outcome};
 use crate::cli::ReplayArgs;
 use crate::execution::judge;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run};
 
@@ -87,10 +87,7 @@ pub(super) fn replay(
         };
         announce::print(&text)?;
     }
-    Ok(match worst {
-        Validity::Valid if !all_same => exit::UNKNOWN,
-        worst => exit::of_validity(worst),
-    })
+    Ok(exit_code(worst, all_same))
 }
 
 /// A simulated run is the same if every event is; any other if it fails the same way.

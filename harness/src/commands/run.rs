@@ -4,15 +4,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use nemesis::capability::Capabilities;
-use nemesis::family::{Family, parse_families};
-use nemesis::plan::{INTENSITY_USUAL_PERCENT, PlanOptions, plan};
+use nemesis::capability::{Capabilities, Need};
+use nemesis::plan::{PlanOptions, plan};
+use nemesis::tuning::{Tuned, parse_tuned};
 use results::manifest::{RunOptions, Voters};
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
 use super::{announce, bugs, cluster};
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, Switch};
+use crate::duration::parse_positive_ms;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
 use crate::exit::Failure;
 use crate::processes;
@@ -20,6 +21,8 @@ use crate::progress::Progress;
 use crate::runner::START_UP_MS;
 use crate::workload::WORKLOADS;
 
+/// Most families that the name of a run names.
+const FAMILIES_NAMED: usize = 4;
 /// Longest beginning of a run's name.
 const LABEL_LENGTH_MAX: usize = 60;
 
@@ -30,14 +33,15 @@ const LABEL_LENGTH_MAX: usize = 60;
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     let voters = cluster::voters(args)?;
     let capabilities = cluster::capabilities(processes::capabilities(), voters);
-    let families = families(args, &capabilities)?;
-    let options = options(args, voters, &families)?;
+    let capabilities = possible_at(args, capabilities);
+    let tuned = tuned(args, &capabilities)?;
+    let options = options(args, voters, &tuned)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let label = label(args, &options)?;
     let faults = Faults {
         capabilities: &capabilities,
-        families: &families,
-        intensity_percent: INTENSITY_USUAL_PERCENT,
+        tuned: &tuned,
+        intensity_percent: args.intensity,
     };
     let schedule = schedule(args, &faults, &options, seed)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
@@ -51,6 +55,7 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
         replay_of: None,
         program,
         keep: args.execution.keep,
+        fail_fast: args.fail_fast,
         command,
     };
     let finished = execute(plan, &store, &mut progress)?;
@@ -68,53 +73,74 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
 pub(super) fn options(
     args: &RunArgs,
     voters: Voters,
-    families: &[Family],
+    tuned: &Tuned,
 ) -> Result<RunOptions, Failure> {
     check_workload(&args.workload)?;
     Ok(RunOptions {
         workload: args.workload.clone(),
-        nemesis: names(args, families),
+        nemesis: names(args, tuned),
         nodes: args.nodes,
         concurrency: args.concurrency,
         rate_per_second: args.rate,
         time_ms: args.time,
         interval_ms: args.interval,
+        healthy_ms: args.healthy,
         operation_timeout_ms: args.operation_timeout,
         recovery_timeout_ms: args.recovery_timeout,
         bug: args.bug.as_deref().map(bugs::parse).transpose()?,
         timers: TIMERS,
         left_out_operations: Vec::new(),
-        cluster: cluster::options(args, voters, families),
+        cluster: cluster::options(args, voters, &tuned.families),
+        liveness_phase: liveness_phase(args),
     })
+}
+
+/// On where the faults were left to the harness. Whoever writes a schedule, or wants no faults, means
+/// exactly that.
+fn liveness_phase(args: &RunArgs) -> bool {
+    match args.liveness_phase {
+        Some(switch) => switch == Switch::On,
+        None => args.schedule.is_none() && args.nemesis() != "none",
+    }
+}
+
+/// What the world can do when clients work as these arguments say.
+pub(super) fn possible_at(args: &RunArgs, capabilities: Capabilities) -> Capabilities {
+    if args.rate == 0 {
+        let reason = "with --rate 0, clients never wait between operations";
+        return capabilities.without(Need::Burst, reason);
+    }
+    capabilities
 }
 
 /// The families of faults that were asked for, in a world that can do what `capabilities` say.
 ///
 /// # Errors
 /// When there is no such family, or the world cannot do it.
-pub(super) fn families(
-    args: &RunArgs,
-    capabilities: &Capabilities,
-) -> Result<Vec<Family>, Failure> {
+pub(super) fn tuned(args: &RunArgs, capabilities: &Capabilities) -> Result<Tuned, Failure> {
     if args.schedule.is_some() {
-        return Ok(Vec::new());
+        return Ok(Tuned::default());
     }
-    let mut families = parse_families(args.nemesis(), capabilities)
+    let mut tuned = parse_tuned(args.nemesis(), capabilities, parse_positive_ms)
         .map_err(|error| Failure::arguments(error.to_string()))?;
-    if args.nemesis().trim() == "all" {
+    if is_all(args) {
         // Whoever asks for all means what makes sense here.
-        families.retain(|family| family.needed_count() <= args.nodes as usize);
+        tuned
+            .families
+            .retain(|family| family.needed_count() <= args.nodes as usize);
     }
-    Ok(families)
+    Ok(tuned)
 }
 
-fn names(args: &RunArgs, families: &[Family]) -> Vec<String> {
+/// Whether all families were asked for, at whatever pace.
+fn is_all(args: &RunArgs) -> bool {
+    cluster::names(args.nemesis()).any(|name| name == "all")
+}
+
+fn names(args: &RunArgs, tuned: &Tuned) -> Vec<String> {
     match &args.schedule {
         Some(_) => vec!["schedule".into()],
-        None => families
-            .iter()
-            .map(|family| family.name().to_owned())
-            .collect(),
+        None => tuned.words(args.intensity),
     }
 }
 
@@ -139,8 +165,14 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
 /// Names of runs become names of folders and parts of addresses.
 pub(super) fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Failure> {
     let Some(name) = &args.name else {
-        let nemesis = match options.nemesis.as_slice() {
+        let names = options.nemesis.iter();
+        let names: Vec<&str> = names.filter_map(|name| name.split(':').next()).collect();
+        let names_all = args.schedule.is_none() && is_all(args);
+        let nemesis = match names.as_slice() {
             [] => "none".to_owned(),
+            _ if names_all => "all".to_owned(),
+            // Long names of folders are no help to anybody.
+            names if names.len() > FAMILIES_NAMED => format!("{}-kinds", names.len()),
             names => names.join("+"),
         };
         return Ok(format!("{}-{nemesis}", options.workload));
@@ -166,9 +198,9 @@ pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
 pub(super) struct Faults<'a> {
     /// What the world can do.
     pub(super) capabilities: &'a Capabilities,
-    /// Families to plan from.
-    pub(super) families: &'a [Family],
-    /// How often they come, in percent of the usual.
+    /// Families to plan from, and how each of them comes.
+    pub(super) tuned: &'a Tuned,
+    /// How often those come that have no intensity of their own, in percent of the usual.
     pub(super) intensity_percent: u64,
 }
 
@@ -187,10 +219,13 @@ pub(super) fn schedule(
         None => {
             let planned = plan(&PlanOptions {
                 styles: faults.capabilities.styles(),
+                family_interval_ms: faults.tuned.interval_ms.clone(),
+                family_intensity_percent: faults.tuned.intensity_percent.clone(),
                 intensity_percent: faults.intensity_percent,
+                healthy_ms: options.healthy_ms,
                 ..PlanOptions::new(
                     seed,
-                    faults.families.to_vec(),
+                    faults.tuned.families.clone(),
                     options.first_voters(),
                     options.time_ms,
                     options.interval_ms,

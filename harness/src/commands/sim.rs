@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
-use nemesis::family::Family;
-use nemesis::plan::INTENSITY_USUAL_PERCENT;
+use nemesis::capability::Capabilities;
+use nemesis::plan::INTENSITY_MAX_PERCENT;
+use nemesis::tuning::Tuned;
 use results::manifest::{RunOptions, Voters};
 use results::store::Store;
 use results::verdict::Validity;
@@ -17,6 +18,7 @@ use super::{announce, cluster, run};
 use crate::cli::{RunArgs, SimArgs};
 use crate::exit::{self, Failure};
 use crate::interrupts;
+use crate::memory;
 use crate::progress::Progress;
 use crate::simulation::{
     self, Campaign, CampaignSummary, FamilyYield, Label, SessionPlan, Simulated, run_campaign,
@@ -65,19 +67,18 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
     let summary = run_campaign(Campaign {
         seeds,
         job_count,
-        fail_fast: args.fail_fast,
+        fail_fast: args.run.fail_fast,
+        records_all: args.run.execution.keep,
         plan: &plan,
         keep: &keep,
         show: &mut |summary| progress.show_campaign(summary),
     })?;
     progress.clear();
-    if summary
-        .failures
-        .iter()
-        .any(|failure| failure.stored_as.is_some())
-        && let Err(error) = results_report::render_index(&store)
-    {
-        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    if summary.stored_count > 0 {
+        store.refresh_latest()?;
+        if let Err(error) = results_report::render_index(&store) {
+            progress.note(&format!("the index of runs could not be drawn: {error}"));
+        }
     }
     let code = exit_code(&summary);
     if output.json {
@@ -93,7 +94,7 @@ struct Planner {
     args: RunArgs,
     is_swarm: bool,
     voters: Voters,
-    families: Vec<Family>,
+    tuned: Tuned,
     options: RunOptions,
 }
 
@@ -106,14 +107,13 @@ impl Planner {
         } else {
             cluster::voters(&run_args)?
         };
-        let capabilities = cluster::capabilities(simulation::capabilities(), voters);
-        let families = run::families(&run_args, &capabilities)?;
-        let options = run::options(&run_args, voters, &families)?;
+        let tuned = run::tuned(&run_args, &possible(&run_args, voters))?;
+        let options = run::options(&run_args, voters, &tuned)?;
         Ok(Self {
             args: run_args,
             is_swarm: args.swarm,
             voters,
-            families,
+            tuned,
             options,
         })
     }
@@ -127,14 +127,22 @@ impl Planner {
     }
 
     fn plan(&self, seed: u64) -> Result<SessionPlan, Failure> {
+        let asked_percent = self.args.intensity;
         if !self.is_swarm {
-            let usual = INTENSITY_USUAL_PERCENT;
-            return self.plan_of(seed, self.voters, &self.options, &self.families, usual);
+            return self.plan_of(seed, self.voters, &self.options, &self.tuned, asked_percent);
         }
-        let drawn = swarm::draw(seed, &self.families, &self.options);
-        let voters = drawn.options.cluster.voters;
-        let intensity = drawn.intensity_percent;
-        self.plan_of(seed, voters, &drawn.options, &drawn.families, intensity)
+        let drawn = swarm::draw(seed, &self.tuned.families, &self.options);
+        let percent = drawn.intensity_percent.saturating_mul(asked_percent) / 100;
+        let percent = percent.clamp(1, INTENSITY_MAX_PERCENT);
+        let tuned = Tuned {
+            families: drawn.families,
+            ..self.tuned.clone()
+        };
+        let options = RunOptions {
+            nemesis: tuned.words(percent),
+            ..drawn.options
+        };
+        self.plan_of(seed, options.cluster.voters, &options, &tuned, percent)
     }
 
     fn plan_of(
@@ -142,13 +150,12 @@ impl Planner {
         seed: u64,
         voters: Voters,
         options: &RunOptions,
-        families: &[Family],
+        tuned: &Tuned,
         intensity_percent: u64,
     ) -> Result<SessionPlan, Failure> {
-        let capabilities = cluster::capabilities(simulation::capabilities(), voters);
         let faults = run::Faults {
-            capabilities: &capabilities,
-            families,
+            capabilities: &possible(&self.args, voters),
+            tuned,
             intensity_percent,
         };
         Ok(SessionPlan {
@@ -157,6 +164,12 @@ impl Planner {
             schedule: run::schedule(&self.args, &faults, options, seed)?,
         })
     }
+}
+
+/// What the simulation can do with such voters and clients.
+fn possible(args: &RunArgs, voters: Voters) -> Capabilities {
+    let capabilities = cluster::capabilities(simulation::capabilities(), voters);
+    run::possible_at(args, capabilities)
 }
 
 fn processor_count() -> usize {
@@ -252,10 +265,18 @@ fn headline(summary: &CampaignSummary) -> String {
         0 => String::new(),
         left => format!(" ({left} seeds were not run to their end)"),
     };
+    let memory = memory::peak_bytes().map_or_else(String::new, |bytes| {
+        format!("; at most {} MiB of memory", bytes >> 20)
+    });
+    let repeated = match summary.repeated_count {
+        0 => String::new(),
+        1 => "\n1 seed was run twice, with the same events".into(),
+        count => format!("\n{count} seeds were run twice, with the same events"),
+    };
     format!(
         "{} {}: {} valid, {} invalid, {} unknown{stopped}\n\
          {simulated_s:.0} s simulated in {elapsed_s:.1} s, {:.0} times as fast as real time; \
-         {} events",
+         {} events, {:.0} each second{memory}{repeated}",
         summary.done_count,
         if summary.done_count == 1 {
             "seed"
@@ -266,7 +287,8 @@ fn headline(summary: &CampaignSummary) -> String {
         summary.invalid_count,
         summary.unknown_count,
         simulated_s / elapsed_s.max(1e-9),
-        summary.event_count
+        summary.event_count,
+        summary.event_count as f64 / elapsed_s.max(1e-9)
     )
 }
 
@@ -298,6 +320,8 @@ fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
         "event_count": summary.event_count,
         "simulated_ms": (summary.simulated_ns / 1_000_000) as u64,
         "elapsed_ms": summary.elapsed.as_millis() as u64,
+        "repeated_count": summary.repeated_count,
+        "peak_memory_bytes": memory::peak_bytes(),
         "interrupted": summary.interrupted,
         "families": summary.by_family,
         "groups": groups,

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
+use nemesis::fault::{DiskFault, DiskProblem};
 use nemesis::links::Links;
 use nemesis::processes::{self as signals, Confirmation};
 use tokio::sync::Mutex;
@@ -17,18 +19,74 @@ use super::spawner::Spawner;
 use crate::world::Event;
 
 /// How long the kernel may take to end a killed process.
-const DEATH_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
+/// How often a clock is set right before that counts as impossible.
+const CLOCK_ATTEMPTS: u32 = 5;
 /// How often to look whether a node can be reached again.
 const REACHABLE_LOOK: Duration = Duration::from_millis(20);
 
 /// One node, running or not.
 #[derive(Debug)]
 pub(super) struct Slot {
-    settings: NodeSettings,
+    pub(super) settings: NodeSettings,
     incarnation: u32,
-    process: Option<NodeProcess>,
-    stopped_since: Option<Instant>,
+    pub(super) process: Option<NodeProcess>,
+    pub(super) stopped_since: Option<Instant>,
+    /// It was asked to end in good order, and whoever asked waits for that.
+    pub(super) is_ending: bool,
+    /// It is down although no fault holds it: it crashed, or did not start.
+    pub(super) is_owed: bool,
+    /// What it said last, each time that it ended by itself.
+    pub(super) last_words: Vec<String>,
+    /// Why its latest start failed.
+    pub(super) failed_start: Option<String>,
+    /// What its disk does wrong at present, by number of the fault.
+    pub(super) disk_faults: BTreeMap<u64, DiskFault>,
+    /// Data on its disk was destroyed.
+    pub(super) is_damaged: bool,
+    /// Ends that nobody has been told of.
+    pub(super) crashes: Vec<Event>,
+}
+
+impl Slot {
+    /// Notes if the node has ended by itself; whether it has.
+    pub(super) fn notice_end(&mut self) -> bool {
+        if self.is_ending {
+            return false;
+        }
+        let Some(status) = self.process.as_mut().and_then(NodeProcess::ended) else {
+            return false;
+        };
+        self.note_crash(status);
+        true
+    }
+
+    /// Notes that the node has ended in a way that nobody asked for.
+    pub(super) fn note_crash(&mut self, status: ExitStatus) {
+        self.note_down();
+        self.is_owed = true;
+        let description = self.settings.epitaph(status);
+        self.last_words.push(description.clone());
+        self.crashes.push(Event::NodeCrashed {
+            node: self.settings.name.clone(),
+            description,
+            signal: status.signal(),
+        });
+    }
+
+    /// Notes that the node is gone.
+    pub(super) fn note_down(&mut self) {
+        self.process = None;
+        self.stopped_since = None;
+        self.is_ending = false;
+    }
+
+    /// Whether some operations of its disk fail at present.
+    pub(super) fn has_failing_disk(&self) -> bool {
+        let mut faults = self.disk_faults.values();
+        faults.any(|fault| fault.what != DiskProblem::SlowSync)
+    }
 }
 
 /// All nodes and links.
@@ -51,6 +109,13 @@ impl Cluster {
                 incarnation: 0,
                 process: None,
                 stopped_since: None,
+                is_ending: false,
+                is_owed: false,
+                last_words: Vec::new(),
+                failed_start: None,
+                disk_faults: BTreeMap::new(),
+                is_damaged: false,
+                crashes: Vec::new(),
             };
             (name, Mutex::new(slot))
         };
@@ -77,7 +142,7 @@ impl Cluster {
     }
 
     /// Names come from the cluster's own list, which is the links' list, so the links know them.
-    fn set_address(&self, node: &str, address: Option<SocketAddr>) {
+    pub(super) fn set_address(&self, node: &str, address: Option<SocketAddr>) {
         let mut addresses = self
             .addresses
             .lock()
@@ -94,7 +159,7 @@ impl Cluster {
         }
     }
 
-    fn slot(&self, node: &str) -> Result<&Mutex<Slot>, String> {
+    pub(super) fn slot(&self, node: &str) -> Result<&Mutex<Slot>, String> {
         self.slots
             .get(node)
             .ok_or_else(|| format!("there is no node {node}"))
@@ -152,11 +217,33 @@ impl Cluster {
             return Ok(());
         }
         slot.incarnation += 1;
-        let process = slot.settings.start(slot.incarnation, &self.spawner).await?;
+        slot.failed_start = None;
+        let started = slot.settings.start(slot.incarnation, &self.spawner).await;
+        slot.is_owed = started.is_err();
+        let process = started.inspect_err(|problem| slot.failed_start = Some(problem.clone()))?;
+        for (id, fault) in &slot.disk_faults {
+            // A process starts with a disk that works. One that ended at once is noticed as a crash.
+            let _ = process.control.fail_disk(*id, *fault).await;
+        }
         self.set_address(node, Some(process.address));
         slot.process = Some(process);
         slot.stopped_since = None;
+        slot.is_ending = false;
         Ok(())
+    }
+
+    /// As [`Self::start`], for those who are not to blame if the node does not start with data that a
+    /// fault has destroyed, or on a disk that fails, and so is started later.
+    ///
+    /// # Errors
+    /// For people: why it does not run.
+    pub(super) async fn revive(&self, node: &str) -> Result<(), String> {
+        let started = self.start(node).await;
+        let slot = self.slot(node)?.lock().await;
+        match started {
+            Err(_) if slot.is_damaged || slot.has_failing_disk() => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Kills a node with SIGKILL and waits until it is gone.
@@ -173,8 +260,7 @@ impl Cluster {
         let ended = process.wait_ended(DEATH_LIMIT).await;
         ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
         self.set_address(node, None);
-        slot.process = None;
-        slot.stopped_since = None;
+        slot.note_down();
         Ok(())
     }
 
@@ -254,8 +340,13 @@ impl Cluster {
 
     /// How far a node's clock is off, in milliseconds; `None` if it does not answer.
     pub(super) async fn clock_skew_ms(&self, node: &str) -> Option<f64> {
+        Some(self.status(node).await?.clock.skew_ms)
+    }
+
+    /// What a node says of itself; `None` if it does not answer.
+    pub(super) async fn status(&self, node: &str) -> Option<nemesis::control::NodeStatus> {
         let control = self.control(node).await.ok()?;
-        Some(control.status().await.ok()?.clock.skew_ms)
+        control.status().await.ok()
     }
 
     /// Waits, up to `limit`, until a node runs and is not stopped: another fault may hold it.
@@ -267,7 +358,10 @@ impl Cluster {
     }
 
     /// The control client of a node that can answer.
-    async fn control(&self, node: &str) -> Result<nemesis::control::ControlClient, String> {
+    pub(super) async fn control(
+        &self,
+        node: &str,
+    ) -> Result<nemesis::control::ControlClient, String> {
         let slot = self.slot(node)?.lock().await;
         if slot.stopped_since.is_some() {
             return Err(format!("{node} is stopped"));
@@ -278,6 +372,19 @@ impl Cluster {
             .ok_or_else(|| format!("{node} does not run"))
     }
 
+    /// Ends a node that leaves the cluster, if it runs. It stays down, even if it went down by itself.
+    ///
+    /// # Errors
+    /// For people: it did not die.
+    pub(super) async fn dismiss(&self, node: &str) -> Result<(), String> {
+        // What another fault has killed already needs no end.
+        if self.address(node).is_some() {
+            self.kill(node).await?;
+        }
+        self.slot(node)?.lock().await.is_owed = false;
+        Ok(())
+    }
+
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
     pub(super) fn reap_crashed(&self) -> Vec<Event> {
         let mut crashed = Vec::new();
@@ -286,33 +393,43 @@ impl Cluster {
             let Ok(mut slot) = slot.try_lock() else {
                 continue;
             };
-            let Some(status) = slot.process.as_mut().and_then(NodeProcess::ended) else {
-                continue;
-            };
-            self.set_address(name, None);
-            slot.process = None;
-            slot.stopped_since = None;
-            crashed.push(Event::NodeCrashed {
-                node: name.clone(),
-                description: slot.settings.epitaph(status),
-                signal: status.signal(),
-            });
+            if slot.notice_end() {
+                self.set_address(name, None);
+            }
+            crashed.append(&mut slot.crashes);
         }
         crashed
     }
 
-    /// Makes sure that a node runs, is not stopped, and has a true clock.
+    /// Makes sure that a node runs, is not stopped, and has a disk that works and a true clock. A node that
+    /// does not start with data that a fault has destroyed stays down; returned is why it does not.
     ///
     /// # Errors
     /// For people: what is still wrong.
-    pub(super) async fn put_in_order(&self, node: &str) -> Result<(), String> {
+    pub(super) async fn put_in_order(&self, node: &str) -> Result<Option<String>, String> {
         self.resume(node, None).await?;
-        self.start(node).await?;
-        let skew_ms = self.set_clock(node, 0, 1.0).await?;
+        self.mend_everything(node).await?;
+        if let Err(problem) = self.start(node).await {
+            let slot = self.slot(node)?.lock().await;
+            return if slot.is_damaged {
+                Ok(Some(problem))
+            } else {
+                Err(problem)
+            };
+        }
+        let mut set = self.set_clock(node, 0, 1.0).await;
+        for _ in 1..CLOCK_ATTEMPTS {
+            // On a machine that is too busy, an answer may take longer than a call waits.
+            if set.is_ok() {
+                break;
+            }
+            set = self.set_clock(node, 0, 1.0).await;
+        }
+        let skew_ms = set?;
         if skew_ms.abs() > 50.0 {
             return Err(format!("the clock of {node} is still {skew_ms:.0} ms off"));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Ends every node at once.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nemesis::action::{Action, ClockSetting, VoterChange};
 use nemesis::capability::{Capabilities, Need};
-use nemesis::fault::Style;
+use nemesis::fault::{Shaping, Strobe, Style};
 use nemesis::membership::Course;
 use nemesis::processes::Confirmation;
 use results::schedule::FaultOutcome;
@@ -15,29 +15,64 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::Shared;
 use super::cluster::Cluster;
+use super::lives::Slowed;
 use super::membership::Membership;
+use super::strobes::Strobing;
+use super::{disks, lives};
+use crate::simulation::NO_WIPE;
 use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
-const HELD_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const HELD_LIMIT: Duration = Duration::from_secs(5);
 /// How long a snapshot is waited for.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
 /// How often to look whether a stopped node goes on.
-const HELD_LOOK: Duration = Duration::from_millis(20);
+pub(super) const HELD_LOOK: Duration = Duration::from_millis(20);
 
 /// What a world of processes can do.
 pub fn capabilities() -> Capabilities {
     let can = [
         Need::CutHold,
+        Need::CutReset,
+        Need::CutRefuse,
+        Need::LinkDelay,
+        Need::LinkLoss,
+        Need::LinkBandwidth,
+        Need::LinkStall,
         Need::Kill,
         Need::Pause,
         Need::SetClocks,
+        Need::StrobeClocks,
+        Need::Burst,
+        Need::KnowCandidates,
+        Need::KnowLogEnds,
+        Need::KillClean,
+        Need::Restart,
+        Need::Slow,
+        Need::SlowSync,
+        Need::SyncError,
+        Need::NoSpace,
+        Need::ReadError,
+        Need::BitFlip,
+        Need::Truncate,
+        Need::TornWrite,
+        Need::MisdirectedWrite,
         Need::Membership,
         Need::KnowObservers,
         Need::Snapshot,
     ];
     Capabilities::new("real processes", can)
+        .without(
+            Need::LinkDuplicate,
+            "nodes talk over TCP, which delivers every byte once",
+        )
+        .without(
+            Need::LinkReorder,
+            "nodes talk over TCP, which keeps the order of bytes",
+        )
+        .without(Need::Wipe, NO_WIPE)
 }
 
 /// Faults that were applied and not taken back yet, with what healing needs to know.
@@ -49,34 +84,55 @@ pub(super) struct ActiveFaults {
 }
 
 #[derive(Debug)]
-enum Active {
-    Cut,
-    Kill { nodes: Vec<String>, since: Instant },
-    Pause { nodes: Vec<(String, Instant)> },
-    Clocks { nodes: Vec<String> },
-    Voters { change: VoterChange },
+pub(super) enum Active {
+    /// Links are cut or shaped.
+    Links,
+    Strobe(Strobing),
+    Kill {
+        nodes: Vec<String>,
+        since: Instant,
+    },
+    Pause {
+        nodes: Vec<(String, Instant)>,
+    },
+    Clocks {
+        nodes: Vec<String>,
+    },
+    Slow(Slowed),
+    /// Nodes, with how often each had crashed when its disk began to fail.
+    Disk {
+        nodes: Vec<(String, usize)>,
+    },
+    Voters {
+        change: VoterChange,
+    },
+}
+
+impl Active {
+    /// Nodes that are down from now on, if there are any.
+    pub(super) fn killed(nodes: Vec<String>) -> Option<Self> {
+        let since = Instant::now();
+        (!nodes.is_empty()).then_some(Self::Kill { nodes, since })
+    }
 }
 
 impl ActiveFaults {
     /// Applies a fault.
-    pub(super) async fn start(
-        &self,
-        cluster: &Cluster,
-        membership: &Arc<Membership>,
-        id: u64,
-        action: Action,
-    ) -> FaultReport {
+    pub(super) async fn start(&self, shared: &Arc<Shared>, id: u64, action: Action) -> FaultReport {
+        let cluster = &shared.cluster;
+        let membership = &shared.membership;
         let (active, report) = match action {
-            Action::Cut {
-                links,
-                style: Style::Hold,
-            } => match cluster.links.cut(id, &links) {
-                // What a cut does shows only once bytes want to cross it: see healing.
-                Ok(()) => (Some(Active::Cut), report(1, Vec::new(), Map::new())),
-                Err(error) => (None, report(0, vec![error.to_string()], Map::new())),
-            },
+            Action::Cut { links, style } => cut(cluster, id, &links, style).await,
+            Action::ShapeLinks { links, shaping } => shape(shared, id, &links, &shaping),
+            Action::StrobeClocks { nodes, strobe } => self.strobe(shared, id, nodes, strobe).await,
             Action::Kill { nodes } => kill(cluster, nodes).await,
+            Action::KillClean { nodes } => lives::kill_clean(cluster, nodes).await,
+            Action::Restart { nodes } => lives::restart(cluster, nodes).await,
             Action::Pause { nodes } => pause(cluster, nodes).await,
+            Action::Slow { nodes, duty } => lives::slow(cluster, nodes, duty).await,
+            Action::Disk { nodes, disk } => {
+                disks::fail(cluster, id, nodes, disk, shared.seed).await
+            }
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
             Action::Membership { change } if membership.can_change() => {
                 change_voters(cluster, membership, id, change).await
@@ -100,17 +156,32 @@ impl ActiveFaults {
         let active = self.faults.lock().await.remove(&id);
         let (problems, effect) = match active {
             None => (Vec::new(), Map::new()),
-            Some(Active::Cut) => (Vec::new(), cluster.links.heal(id).to_effect()),
+            Some(Active::Links) => {
+                let (effect, problems) = cluster.links.heal_and_verify(id).await;
+                (problems, effect.to_effect())
+            }
+            Some(Active::Strobe(strobing)) => {
+                let (nodes, effect) = strobing.end().await;
+                let mut problems = Vec::new();
+                for node in &nodes {
+                    problems.extend(self.true_clock(cluster, id, node).await.err());
+                }
+                (problems, effect)
+            }
             Some(Active::Kill { nodes, since }) => {
                 let mut problems = Vec::new();
                 // Who has left the cluster meanwhile stays away.
                 let members = membership.members();
                 for node in nodes.iter().filter(|node| members.contains(node)) {
-                    problems.extend(cluster.start(node).await.err());
+                    problems.extend(cluster.revive(node).await.err());
                 }
                 let down_ms = since.elapsed().as_millis() as u64;
-                (problems, effect_map(json!({ "down_ms": down_ms })))
+                let mut effect = effect_map(json!({ "down_ms": down_ms }));
+                effect.extend(disks::refusals(cluster, &nodes).await);
+                (problems, effect)
             }
+            Some(Active::Slow(slowed)) => lives::end_slowness(slowed).await,
+            Some(Active::Disk { nodes }) => disks::mend(cluster, id, nodes).await,
             Some(Active::Pause { nodes }) => {
                 let mut problems = Vec::new();
                 let mut longest = Duration::ZERO;
@@ -178,6 +249,61 @@ impl ActiveFaults {
             (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
             report,
         )
+    }
+
+    async fn strobe(
+        &self,
+        shared: &Arc<Shared>,
+        id: u64,
+        nodes: Vec<String>,
+        strobe: Strobe,
+    ) -> (Option<Active>, FaultReport) {
+        let clocks = nodes.into_iter().map(|node| ClockSetting {
+            node,
+            offset_ms: strobe.delta_ms,
+            rate: 1.0,
+        });
+        let (_, report) = self.skew(&shared.cluster, id, clocks.collect()).await;
+        let measured = report.effect.iter().filter_map(|(name, skew_ms)| {
+            let node = name.strip_suffix("_skew_ms")?;
+            Some((node.to_owned(), skew_ms.as_f64()?))
+        });
+        let jumped: Vec<(String, f64)> = measured.collect();
+        if jumped.is_empty() {
+            return (None, report);
+        }
+        let strobing = Strobing::begin(shared, id, strobe, jumped);
+        (Some(Active::Strobe(strobing)), report)
+    }
+
+    /// Sets a node's clock, unless another fault has set it since this one did; then there is nothing to
+    /// tell. Otherwise tells how far it is off afterwards, in milliseconds.
+    pub(super) async fn set_clock_if_last(
+        &self,
+        cluster: &Cluster,
+        id: u64,
+        node: &str,
+        offset_ms: i64,
+    ) -> Option<Result<f64, String>> {
+        let setters = self.clock_setters.lock().await;
+        if setters.get(node) != Some(&id) {
+            return None;
+        }
+        Some(cluster.set_clock(node, offset_ms, 1.0).await)
+    }
+
+    /// Ends what would go on by itself, whatever faults were not taken back.
+    pub(super) async fn end_strobes(&self) {
+        let mut faults = self.faults.lock().await;
+        let strobes = faults.iter().filter_map(|(id, active)| match active {
+            Active::Strobe(_) => Some(*id),
+            _ => None,
+        });
+        for id in strobes.collect::<Vec<u64>>() {
+            if let Some(Active::Strobe(strobing)) = faults.remove(&id) {
+                strobing.end().await;
+            }
+        }
     }
 
     /// Sets a node's clock right. A node that another fault stopped cannot answer; whatever stopped it
@@ -255,6 +381,39 @@ fn impossible(action: &Action) -> FaultReport {
     report(0, vec![problem], Map::new())
 }
 
+async fn cut(
+    cluster: &Cluster,
+    id: u64,
+    links: &[(String, String)],
+    style: Style,
+) -> (Option<Active>, FaultReport) {
+    let refusing_count = match cluster.links.cut_in_style(id, links, style).await {
+        Ok(count) => count,
+        Err(error) => return (None, report(0, vec![error.to_string()], Map::new())),
+    };
+    // What a cut does besides shows only once bytes want to cross it: see healing.
+    let (mut problems, mut effect) = (Vec::new(), Map::new());
+    if style == Style::Refuse {
+        effect.insert("links_refusing".into(), json!(refusing_count));
+        if refusing_count < links.len() as u64 {
+            problems.push("not all links refuse new connections".into());
+        }
+    }
+    (Some(Active::Links), report(1, problems, effect))
+}
+
+fn shape(
+    shared: &Shared,
+    id: u64,
+    links: &[(String, String)],
+    shaping: &Shaping,
+) -> (Option<Active>, FaultReport) {
+    match shared.cluster.links.shape(id, links, shaping, shared.seed) {
+        Ok(()) => (Some(Active::Links), report(1, Vec::new(), Map::new())),
+        Err(error) => (None, report(0, vec![error.to_string()], Map::new())),
+    }
+}
+
 async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
     let mut killed = Vec::new();
     let mut problems = Vec::new();
@@ -269,14 +428,7 @@ async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultRe
         problems,
         effect_map(json!({ "killed_count": killed.len() })),
     );
-    let since = Instant::now();
-    (
-        (!killed.is_empty()).then_some(Active::Kill {
-            nodes: killed,
-            since,
-        }),
-        report,
-    )
+    (Active::killed(killed), report)
 }
 
 async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
@@ -304,7 +456,11 @@ async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultR
     )
 }
 
-fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -> FaultReport {
+pub(super) fn report(
+    hit_count: usize,
+    problems: Vec<String>,
+    effect: Map<String, Value>,
+) -> FaultReport {
     let outcome = if hit_count > 0 {
         FaultOutcome::Installed
     } else {
@@ -318,7 +474,7 @@ fn report(hit_count: usize, problems: Vec<String>, effect: Map<String, Value>) -
     }
 }
 
-fn effect_map(value: Value) -> Map<String, Value> {
+pub(super) fn effect_map(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),

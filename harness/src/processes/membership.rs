@@ -121,9 +121,7 @@ impl Membership {
             told = match step {
                 Step::Describe => Told::Quorum(self.describe(cluster).await),
                 Step::Start { node } => Told::Started(cluster.start(&node).await),
-                // What another fault has killed already needs no end.
-                Step::Stop { node } if cluster.address(&node).is_none() => Told::Stopped(Ok(())),
-                Step::Stop { node } => Told::Stopped(cluster.kill(&node).await),
+                Step::Stop { node } => Told::Stopped(cluster.dismiss(&node).await),
                 Step::Wait { pause_ms } => {
                     sleep(Duration::from_millis(pause_ms)).await;
                     Told::Waited

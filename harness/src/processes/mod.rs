@@ -3,10 +3,13 @@
 
 mod client;
 mod cluster;
+mod disks;
 mod faults;
+mod lives;
 mod membership;
 mod node_process;
 mod spawner;
+mod strobes;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,12 +37,14 @@ use self::membership::Membership;
 pub use self::node_process::NodeProgram;
 use self::node_process::{Formatting, NodeSettings};
 use self::spawner::Spawner;
-use crate::world::{Answer, Call, Event, World};
+use crate::world::{Answer, Call, Event, Sight, World};
 use crate::{exit, interrupts};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// How often nodes are looked at for unexpected ends.
 const CRASH_LOOK: Duration = Duration::from_millis(50);
+/// How long a node may take to say what it is.
+const LOOK_LIMIT: Duration = Duration::from_millis(300);
 /// How often clocks are sampled while the schedule skews them.
 const CLOCK_SAMPLE: Duration = Duration::from_millis(500);
 
@@ -56,7 +61,8 @@ pub struct ProcessWorld {
 
 #[derive(Debug)]
 struct Shared {
-    cluster: Cluster,
+    seed: u64,
+    cluster: Arc<Cluster>,
     faults: ActiveFaults,
     client: HttpClient,
     membership: Arc<Membership>,
@@ -88,7 +94,8 @@ impl ProcessWorld {
         let settings = settings(manifest, folder, program, &names, &links, origin_ns)?;
         let spawner = Spawner::start().context("cannot start a thread")?;
         let shared = Arc::new(Shared {
-            cluster: Cluster::new(settings, links, spawner),
+            seed: manifest.seed,
+            cluster: Arc::new(Cluster::new(settings, links, spawner)),
             faults: ActiveFaults::default(),
             client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
             membership: Arc::new(Membership::new(manifest).context("cannot set up HTTP")?),
@@ -212,8 +219,7 @@ impl World for ProcessWorld {
     fn start_fault(&mut self, id: u64, action: Action) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
-            let (cluster, membership) = (&shared.cluster, &shared.membership);
-            let report = shared.faults.start(cluster, membership, id, action).await;
+            let report = shared.faults.start(&shared, id, action).await;
             let _ = sender.send(Event::FaultStarted { id, report });
         });
     }
@@ -227,18 +233,36 @@ impl World for ProcessWorld {
         });
     }
 
+    fn look(&mut self, id: u64) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        self.runtime.spawn(async move {
+            let sight = look_at(&shared).await;
+            let _ = sender.send(Event::Seen { id, sight });
+        });
+    }
+
     fn restore(&mut self) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
+            shared.faults.end_strobes().await;
             let mut problems = Vec::new();
+            let mut damaged = Map::new();
+            for node in shared.cluster.names() {
+                // Who is no member yet may be started below.
+                problems.extend(shared.cluster.mend_everything(node).await.err());
+            }
             for node in shared.membership.members() {
-                problems.extend(shared.cluster.put_in_order(&node).await.err());
+                match shared.cluster.put_in_order(&node).await {
+                    Ok(None) => {}
+                    Ok(Some(reason)) => drop(damaged.insert(node, json!(reason))),
+                    Err(problem) => problems.push(problem),
+                }
             }
             if shared.membership.can_change() {
                 let course = Course::of_restore();
                 shared.membership.go(&shared.cluster, course).await;
             }
-            let _ = sender.send(Event::Restored { problems });
+            let _ = sender.send(Event::Restored { problems, damaged });
         });
     }
 
@@ -256,6 +280,32 @@ impl Drop for ProcessWorld {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.runtime.block_on(self.shared.cluster.end());
     }
+}
+
+/// Asks all nodes at once. Who does not answer soon is not seen.
+async fn look_at(shared: &Arc<Shared>) -> Sight {
+    let mut looks = tokio::task::JoinSet::new();
+    for node in shared.cluster.names().cloned() {
+        let shared = Arc::clone(shared);
+        looks.spawn(async move {
+            let status = shared.cluster.status(&node);
+            let status = tokio::time::timeout(LOOK_LIMIT, status).await.ok()??;
+            Some((node, status))
+        });
+    }
+    let mut sight = Sight::default();
+    while let Some(seen) = looks.join_next().await {
+        let Ok(Some((node, status))) = seen else {
+            continue;
+        };
+        if let Ok(role) = serde_json::from_value(json!(status.role)) {
+            sight.roles.insert(node.clone(), role);
+        }
+        if let Ok(log_end) = i64::try_from(status.log_end) {
+            sight.log_ends.insert(node, log_end);
+        }
+    }
+    sight
 }
 
 fn settings(

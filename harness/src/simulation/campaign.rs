@@ -1,6 +1,12 @@
 //! Owns running many seeds side by side: one world per thread, outcomes counted, failures kept.
 //! Never keeps a run in memory longer than it takes to count or store it.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "threads and wall-clock time are about the campaign, not about any of its runs"
+)]
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +16,8 @@ use std::time::{Duration, Instant};
 use nemesis::family::Family;
 use results::verdict::Validity;
 
-use super::session::{SessionPlan, Simulated, simulate};
+use super::session::{SessionPlan, Simulated};
+use super::trial::{Trial, attempt};
 use crate::exit::Failure;
 use crate::interrupts;
 
@@ -27,7 +34,9 @@ pub struct Campaign<'a> {
     pub fail_fast: bool,
     /// The plan of a seed. Called from several threads.
     pub plan: &'a (dyn Fn(u64) -> Result<SessionPlan, Failure> + Sync),
-    /// What to do with a run that is over, one at a time: the name under which it was stored, if it was.
+    /// Whether every run is recorded, and not only those that are not valid.
+    pub records_all: bool,
+    /// What to do with a recorded run, one at a time: the name under which it was stored, if it was.
     pub keep: &'a (dyn Fn(&Simulated) -> Result<Option<String>, Failure> + Sync),
     /// Where the campaign stands, several times a second.
     pub show: &'a mut dyn FnMut(&CampaignSummary),
@@ -65,8 +74,12 @@ pub struct CampaignSummary {
     pub simulated_ns: u128,
     /// Events that happened in all of them.
     pub event_count: u64,
+    /// How many were run more than once, with the same events each time.
+    pub repeated_count: u64,
     /// Wall-clock time so far.
     pub elapsed: Duration,
+    /// How many were stored.
+    pub stored_count: u64,
     /// Every seed that is not valid, ascending.
     pub failures: Vec<SeedOutcome>,
     /// By family of faults: what came of it.
@@ -111,12 +124,14 @@ impl CampaignSummary {
         groups
     }
 
-    fn add(&mut self, simulated: &Simulated, stored_as: Option<String>) {
+    fn add(&mut self, seed: u64, trial: &Trial, stored_as: Option<String>) {
         self.done_count += 1;
-        self.simulated_ns += u128::from(simulated.simulated_ns);
-        self.event_count += simulated.identity.event_count;
-        self.add_families(simulated);
-        let verdict = &simulated.verdict;
+        self.stored_count += u64::from(stored_as.is_some());
+        self.simulated_ns += u128::from(trial.simulated_ns);
+        self.event_count += trial.identity.event_count;
+        self.repeated_count += u64::from(trial.is_repeated);
+        self.add_families(trial);
+        let verdict = &trial.verdict;
         let signature = match verdict.valid {
             Validity::Valid => {
                 self.valid_count += 1;
@@ -134,7 +149,7 @@ impl CampaignSummary {
             }
         };
         self.failures.push(SeedOutcome {
-            seed: simulated.recording.manifest.seed,
+            seed,
             valid: verdict.valid,
             signature,
             summary: verdict.summary.clone(),
@@ -144,13 +159,14 @@ impl CampaignSummary {
 }
 
 impl CampaignSummary {
-    fn add_families(&mut self, simulated: &Simulated) {
-        for name in &simulated.recording.manifest.options.nemesis {
-            let its = self.by_family.entry(name.clone()).or_default();
+    fn add_families(&mut self, trial: &Trial) {
+        let name = |word: &str| word.split(':').next().unwrap_or_default().to_owned();
+        for word in &trial.nemesis {
+            let its = self.by_family.entry(name(word)).or_default();
             its.seed_count += 1;
-            its.invalid_count += u64::from(simulated.verdict.valid == Validity::Invalid);
+            its.invalid_count += u64::from(trial.verdict.valid == Validity::Invalid);
         }
-        for fault in &simulated.recording.schedule.faults {
+        for fault in &trial.faults {
             let family = Family::of_id(fault.id).map(Family::name);
             let its = family.and_then(|name| self.by_family.get_mut(name));
             if let Some(its) = its.filter(|_| fault.outcome.is_some()) {
@@ -164,7 +180,8 @@ impl CampaignSummary {
 /// Runs all seeds.
 ///
 /// # Errors
-/// When a plan cannot be made, or a run not be stored; the others are stopped then.
+/// When a plan cannot be made, a run not be stored, or a seed is run twice and does not come out the
+/// same; the others are stopped then.
 pub fn run_campaign(campaign: Campaign<'_>) -> Result<CampaignSummary, Failure> {
     let (first, last) = (*campaign.seeds.start(), *campaign.seeds.end());
     let begun = Instant::now();
@@ -178,6 +195,7 @@ pub fn run_campaign(campaign: Campaign<'_>) -> Result<CampaignSummary, Failure> 
     let Campaign {
         job_count,
         fail_fast,
+        records_all,
         plan,
         keep,
         show,
@@ -196,15 +214,16 @@ pub fn run_campaign(campaign: Campaign<'_>) -> Result<CampaignSummary, Failure> 
                     if number >= asked_count || stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome = plan(first + number).and_then(|plan| simulate(&plan, stop));
+                    let seed = first + number;
+                    let outcome = plan(seed).and_then(|plan| attempt(&plan, records_all, stop));
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let counted = outcome.and_then(|simulated| {
+                    let counted = outcome.and_then(|trial| {
                         let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-                        let failing = simulated.verdict.valid == Validity::Invalid;
-                        let stored_as = keep(&simulated)?;
-                        summary.add(&simulated, stored_as);
+                        let failing = trial.verdict.valid == Validity::Invalid;
+                        let stored_as = trial.recorded.as_ref().map(keep).transpose()?.flatten();
+                        summary.add(seed, &trial, stored_as);
                         Ok(failing)
                     });
                     match counted {

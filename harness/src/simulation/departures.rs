@@ -84,6 +84,9 @@ impl SimulatedWorld {
     /// Puts a message on the link between two nodes.
     pub(super) fn send(&mut self, from: usize, to: usize, parcel: Parcel) {
         match self.network.send(from, to) {
+            Passage::Arrives { after_ns, .. } if self.link_faults.is_shaped(from, to) => {
+                self.send_shaped((from, to), parcel, after_ns);
+            }
             Passage::Arrives {
                 after_ns,
                 again_after_ns,

@@ -20,6 +20,8 @@ pub(super) enum Happening {
         to: usize,
         parcel: Parcel,
     },
+    /// A message comes to the end of a link that a fault shaped when it was sent.
+    ArriveLate { from: usize, to: usize, number: u64 },
     /// A client's request reaches a node.
     Ask {
         call: u64,
@@ -45,8 +47,12 @@ pub(super) enum Happening {
     Expire { node: usize },
     /// A node has come up and recovers.
     Start { node: usize },
+    /// A slowed node is stopped, or goes on.
+    Duty { fault: u64 },
     /// Clocks are compared.
     SampleClocks,
+    /// Clocks that go back and forth jump.
+    Strobe { fault: u64 },
     /// A fault has waited long enough for a node.
     LookAtFaults,
 }

@@ -1,16 +1,21 @@
 //! Owns how each kind of fault is applied to, and taken back from, a simulated cluster.
 //! Never reports a fault as installed that did not take hold.
 
-use std::collections::BTreeMap;
+mod disks;
+mod lives;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use nemesis::action::{Action, ClockSetting};
 use nemesis::capability::{Capabilities, Need};
-use nemesis::fault::Style;
+use nemesis::fault::{DiskFault, Shaping, Strobe, Style};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
 
+use self::lives::{Reviving, Slowed, Stopping};
 use super::events::Happening;
 use super::simulated_node::Life;
+use super::strobes::{Jump, Strobing};
 use super::world::SimulatedWorld;
 use crate::world::{Event, FaultReport, HealReport};
 
@@ -18,18 +23,46 @@ const MS: u64 = 1_000_000;
 /// How long a fault waits for a node that another fault holds.
 const HELD_LIMIT_NS: u64 = 5_000 * MS;
 
+/// Why no world takes disks away while voters are static.
+pub(crate) const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
+     still a voter, may vote twice in an epoch and elect a leader that lacks what was acknowledged \
+     (KAFKA-14077); nothing is promised then";
+
 /// What the simulation can do.
 pub fn capabilities() -> Capabilities {
     let can = [
         Need::CutHold,
+        Need::CutReset,
+        Need::CutRefuse,
+        Need::LinkDelay,
+        Need::LinkLoss,
+        Need::LinkDuplicate,
+        Need::LinkReorder,
+        Need::LinkBandwidth,
+        Need::LinkStall,
         Need::Kill,
         Need::Pause,
         Need::SetClocks,
+        Need::StrobeClocks,
+        Need::Burst,
+        Need::KnowCandidates,
+        Need::KnowLogEnds,
+        Need::KillClean,
+        Need::Restart,
+        Need::Slow,
+        Need::SlowSync,
+        Need::SyncError,
+        Need::NoSpace,
+        Need::ReadError,
+        Need::BitFlip,
+        Need::Truncate,
+        Need::TornWrite,
+        Need::MisdirectedWrite,
         Need::Membership,
         Need::KnowObservers,
         Need::Snapshot,
     ];
-    Capabilities::new("the simulation", can)
+    Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
 }
 
 /// Faults that are under way.
@@ -42,12 +75,20 @@ pub(super) struct FaultDesk {
     errands: Vec<Errand>,
     /// By node: why its latest start failed.
     failed_starts: BTreeMap<usize, String>,
+    /// Nodes that are down although no fault holds them: they crashed, or did not start.
+    owed: BTreeSet<usize>,
+    /// By node: what it said last, each time that it ended by itself or did not start.
+    last_words: BTreeMap<usize, Vec<String>>,
+    /// Nodes of which data was destroyed at rest.
+    damaged: BTreeSet<usize>,
 }
 
 /// A fault that was applied, with what taking it back needs to know.
 #[derive(Debug)]
 enum Active {
-    Cut,
+    /// Links are cut or shaped.
+    Links,
+    Strobe,
     Kill {
         nodes: Vec<usize>,
         since_ns: u64,
@@ -58,6 +99,12 @@ enum Active {
     },
     Clocks {
         nodes: Vec<usize>,
+    },
+    Slow(Slowed),
+    /// Nodes, with how often each had crashed when its disk began to fail.
+    Disk {
+        nodes: Vec<(usize, usize)>,
+        disk: DiskFault,
     },
 }
 
@@ -79,13 +126,10 @@ enum Errand {
         left: Vec<usize>,
         effect: Map<String, Value>,
     },
-    /// A kill is healed once its nodes run again.
-    Revive {
-        id: u64,
-        left: Vec<usize>,
-        since_ns: u64,
-        problems: Vec<String>,
-    },
+    /// A fault that takes nodes down is healed once they run again.
+    Revive(Reviving),
+    /// A fault that asks nodes to end is there once they have.
+    Stop(Stopping),
     /// Everything is put in order.
     Restore {
         left: Vec<usize>,
@@ -94,9 +138,40 @@ enum Errand {
 }
 
 impl FaultDesk {
+    /// Whether no fault after this one has set the clock of the node.
+    pub(super) fn set_clock_last(&self, node: usize, fault: u64) -> bool {
+        self.clock_setters.get(&node) == Some(&fault)
+    }
+
+    /// A fault has set the clock of the node.
+    pub(super) fn note_setter(&mut self, node: usize, fault: u64) {
+        self.clock_setters.insert(node, fault);
+    }
+
     /// A node that began to start did not come up.
     pub(super) fn start_failed(&mut self, node: usize, problem: String) {
+        self.last_words
+            .entry(node)
+            .or_default()
+            .push(problem.clone());
         self.failed_starts.insert(node, problem);
+        self.owed.insert(node);
+    }
+
+    /// A node that began to start is up, or will not be.
+    pub(super) fn started(&mut self, node: usize) {
+        self.failed_starts.remove(&node);
+        self.owed.remove(&node);
+    }
+
+    /// A node ended by itself.
+    pub(super) fn crashed(&mut self, node: usize, words: String) {
+        self.owed.insert(node);
+        self.last_words.entry(node).or_default().push(words);
+    }
+
+    fn last_words_of(&self, node: usize) -> &[String] {
+        self.last_words.get(&node).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -104,12 +179,15 @@ impl SimulatedWorld {
     /// Applies a fault; its report surfaces now or, if it must wait for a node, later.
     pub(super) fn apply_fault(&mut self, id: u64, action: Action) {
         let (active, report) = match action {
-            Action::Cut {
-                links,
-                style: Style::Hold,
-            } => self.cut(id, &links),
+            Action::Cut { links, style } => self.cut(id, &links, style),
+            Action::ShapeLinks { links, shaping } => self.shape(id, &links, &shaping),
+            Action::StrobeClocks { nodes, strobe } => return self.begin_strobe(id, &nodes, strobe),
             Action::Kill { nodes } => self.kill(&nodes),
+            Action::KillClean { nodes } => self.kill_clean(&nodes),
+            Action::Restart { nodes } => return self.restart(id, &nodes),
             Action::Pause { nodes } => self.pause(&nodes),
+            Action::Slow { nodes, duty } => self.slow(id, &nodes, duty),
+            Action::Disk { nodes, disk } => self.fail_disks(id, &nodes, disk),
             Action::SkewClocks { clocks } => {
                 let limit_ns = self.now_ns + HELD_LIMIT_NS;
                 self.faults.errands.push(Errand::SkewClocks {
@@ -147,21 +225,88 @@ impl SimulatedWorld {
         position.ok_or_else(|| format!("there is no node {name}"))
     }
 
-    fn cut(&mut self, id: u64, links: &[(String, String)]) -> (Option<Active>, FaultReport) {
+    fn cut(
+        &mut self,
+        id: u64,
+        links: &[(String, String)],
+        style: Style,
+    ) -> (Option<Active>, FaultReport) {
+        self.on_links(links, |world, link| world.cut_link(id, link, style))
+    }
+
+    fn shape(
+        &mut self,
+        id: u64,
+        links: &[(String, String)],
+        shaping: &Shaping,
+    ) -> (Option<Active>, FaultReport) {
+        self.on_links(links, |world, link| world.shape_link(id, link, shaping))
+    }
+
+    fn on_links(
+        &mut self,
+        links: &[(String, String)],
+        mut hit: impl FnMut(&mut Self, (usize, usize)),
+    ) -> (Option<Active>, FaultReport) {
         let mut problems = Vec::new();
-        let mut cut_count = 0;
+        let mut hit_count = 0;
         for (from, to) in links {
             match (self.position(from), self.position(to)) {
                 (Ok(from), Ok(to)) => {
-                    self.network.cut(id, from, to);
-                    cut_count += 1;
+                    hit(self, (from, to));
+                    hit_count += 1;
                 }
                 (from, to) => problems.extend(from.err().into_iter().chain(to.err())),
             }
         }
-        // What a cut does shows only once messages want to cross it: see healing.
-        let report = report(cut_count, problems, Map::new());
-        ((cut_count > 0).then_some(Active::Cut), report)
+        // What this does shows only once messages want to cross the links: see healing.
+        let report = report(hit_count, problems, Map::new());
+        ((hit_count > 0).then_some(Active::Links), report)
+    }
+
+    fn begin_strobe(&mut self, id: u64, names: &[String], strobe: Strobe) {
+        let nodes: Result<Vec<usize>, String> =
+            names.iter().map(|name| self.position(name)).collect();
+        match nodes {
+            Ok(nodes) => {
+                let limit_ns = self.now_ns + HELD_LIMIT_NS;
+                let strobing = Strobing::new(nodes, strobe, limit_ns);
+                self.strobes.insert(id, strobing);
+                self.strobe_on(id);
+            }
+            Err(problem) => {
+                let report = report(0, vec![problem], Map::new());
+                self.surfaced.push_back(Event::FaultStarted { id, report });
+            }
+        }
+    }
+
+    /// Clocks that go back and forth jump. A fault counts as started with the first jump.
+    pub(super) fn strobe_on(&mut self, id: u64) {
+        let report = match self.jump(id) {
+            Some(Jump::First) => {
+                self.faults.active.insert(id, Active::Strobe);
+                report(1, Vec::new(), Map::new())
+            }
+            Some(Jump::Nobody) => {
+                let problem = "none of the nodes can be reached".to_owned();
+                report(0, vec![problem], Map::new())
+            }
+            Some(Jump::More) | None => return,
+        };
+        self.surfaced.push_back(Event::FaultStarted { id, report });
+    }
+
+    fn end_strobe(&mut self, id: u64) {
+        let Some(strobing) = self.strobes.remove(&id) else {
+            return self.healed(id, Vec::new(), Map::new());
+        };
+        let effect = strobing.to_effect(&self.names);
+        let left = strobing.hit();
+        self.faults
+            .errands
+            .push(Errand::TrueClocks { id, left, effect });
+        self.look_at_faults();
     }
 
     fn kill(&mut self, names: &[String]) -> (Option<Active>, FaultReport) {
@@ -218,15 +363,11 @@ impl SimulatedWorld {
         match self.faults.active.remove(&id) {
             None if self.take_back_voters(id) => {}
             None => self.healed(id, Vec::new(), Map::new()),
-            Some(Active::Cut) => {
-                let (held, released) = self.network.heal(id);
-                for (from, to, parcel) in released {
-                    // What was held is there already; it is taken in one by one, in order.
-                    let arrive = Happening::Arrive { from, to, parcel };
-                    self.queue.push(self.now_ns, arrive);
-                }
-                self.healed(id, Vec::new(), held.to_effect());
+            Some(Active::Links) => {
+                let effect = self.heal_links(id);
+                self.healed(id, Vec::new(), effect);
             }
+            Some(Active::Strobe) => self.end_strobe(id),
             Some(Active::Pause { nodes }) => {
                 let mut longest_ns = 0;
                 for (node, since_ns) in nodes {
@@ -249,14 +390,18 @@ impl SimulatedWorld {
                 // Who has left the cluster meanwhile stays away.
                 nodes.retain(|node| self.membership.book.is_member(&self.names[*node]));
                 self.start_if_down(&nodes);
-                self.faults.errands.push(Errand::Revive {
+                self.faults.errands.push(Errand::Revive(Reviving {
                     id,
-                    left: nodes,
-                    since_ns,
+                    left: nodes.clone(),
+                    nodes,
+                    since_ns: Some(since_ns),
                     problems: Vec::new(),
-                });
+                    effect: Map::new(),
+                }));
                 self.look_at_faults();
             }
+            Some(Active::Slow(slowed)) => self.end_slowness(id, slowed),
+            Some(Active::Disk { nodes, disk }) => self.mend_disks(id, &nodes, disk),
             Some(Active::Clocks { nodes }) => {
                 let mut effect = Map::new();
                 for node in &nodes {
@@ -287,7 +432,7 @@ impl SimulatedWorld {
         self.nodes[node].clock.skew_ns(self.now_ns) as f64 / 1e6
     }
 
-    fn set_clock(&mut self, node: usize, offset_ms: i64, rate: f64) {
+    pub(super) fn set_clock(&mut self, node: usize, offset_ms: i64, rate: f64) {
         let now_ns = self.now_ns;
         self.nodes[node].clock.set(now_ns, offset_ms, rate);
         // A jump makes timers due at once, or later than was planned.
@@ -308,17 +453,26 @@ impl SimulatedWorld {
         }
     }
 
+    /// A node that is down stays down, even if it went down by itself.
+    pub(super) fn owes_nothing(&mut self, node: usize) {
+        self.faults.owed.remove(&node);
+    }
+
     /// Makes every node run, unstopped and with a true clock.
     pub(super) fn put_in_order(&mut self) {
         let members = self.membership.book.members().cloned();
         let members: Vec<String> = members.collect();
         let positions = members.iter().filter_map(|name| self.position(name).ok());
         let all: Vec<usize> = positions.collect();
+        for node in &mut self.nodes {
+            node.disk.remove_faults();
+        }
         for node in &all {
             if self.nodes[*node].paused_since_ns.is_some() {
                 self.resume(*node);
             }
         }
+        self.strobes.clear();
         self.start_if_down(&all);
         self.restore_voters();
         self.faults.errands.push(Errand::Restore {
@@ -353,25 +507,8 @@ impl SimulatedWorld {
                 }
                 Some(Errand::TrueClocks { id, left, effect })
             }
-            Errand::Revive {
-                id,
-                mut left,
-                since_ns,
-                mut problems,
-            } => {
-                left.retain(|node| !self.has_settled(*node, &mut problems));
-                if left.is_empty() {
-                    let down_ms = (self.now_ns - since_ns) / MS;
-                    self.healed(id, problems, effect(json!({ "down_ms": down_ms })));
-                    return None;
-                }
-                Some(Errand::Revive {
-                    id,
-                    left,
-                    since_ns,
-                    problems,
-                })
-            }
+            Errand::Revive(reviving) => self.go_on_reviving(reviving),
+            Errand::Stop(stopping) => self.go_on_stopping(stopping),
             Errand::Restore {
                 mut left,
                 mut problems,
@@ -381,7 +518,9 @@ impl SimulatedWorld {
                     for node in 0..self.nodes.len() {
                         self.set_clock(node, 0, 1.0);
                     }
-                    self.surfaced.push_back(Event::Restored { problems });
+                    let damaged = self.left_down();
+                    self.surfaced
+                        .push_back(Event::Restored { problems, damaged });
                     return None;
                 }
                 Some(Errand::Restore { left, problems })
@@ -458,7 +597,14 @@ impl SimulatedWorld {
     fn has_settled(&mut self, node: usize, problems: &mut Vec<String>) -> bool {
         match self.nodes[node].life {
             Life::Running(_) => true,
-            Life::Starting => false,
+            Life::Starting | Life::Ended => false,
+            // It does not start with what is on its disk, as it should not; or its disk fails, and
+            // whoever lets it do so starts the node later.
+            Life::Down
+                if self.faults.damaged.contains(&node) || self.nodes[node].disk.is_failing() =>
+            {
+                true
+            }
             Life::Down => {
                 let problem = self.faults.failed_starts.get(&node).cloned();
                 let name = &self.names[node];

@@ -128,7 +128,7 @@ impl SimulatedWorld {
             (Waits::Start(node), None) => match &self.nodes[*node].life {
                 Life::Running(_) => Told::Started(Ok(())),
                 Life::Down => Told::Started(Err(format!("{} did not start", self.names[*node]))),
-                Life::Starting => {
+                Life::Starting | Life::Ended => {
                     let at_ns = self.now_ns + START_LOOK_NS;
                     return self.queue.push(at_ns, course_at(number, None));
                 }
@@ -157,7 +157,7 @@ impl SimulatedWorld {
         loop {
             let now_ms = self.now_ns / MS;
             let step = running.course.next(now_ms, told, &mut self.membership.book);
-            self.digest.event(self.now_ns, 13, number as usize);
+            self.digest.event(self.now_ns, 15, number as usize);
             let (waits, at_ns) = match step {
                 Step::Describe => {
                     told = Told::Quorum(self.describe_quorum());
@@ -231,7 +231,7 @@ impl SimulatedWorld {
         let running = self.nodes.iter().filter(|node| node.is_reachable());
         let descriptions = running.filter_map(|node| match &node.life {
             Life::Running(running) => Some(running.describe()),
-            Life::Down | Life::Starting => None,
+            Life::Down | Life::Starting | Life::Ended => None,
         });
         let leader = descriptions
             .filter(|quorum| quorum.role == Role::Leader)
@@ -308,6 +308,7 @@ impl SimulatedWorld {
         if !matches!(self.nodes[node].life, Life::Down) {
             self.power_off(node);
         }
+        self.owes_nothing(node);
         self.look_at_faults();
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Owns the simulated world: clusters of the node's own core and storage in one thread and virtual time.
 //! Never touches a socket, a clock or a disk of this machine, except to store what came out.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod campaign;
 mod clock;
 mod conversation;
@@ -11,15 +13,17 @@ mod draws;
 mod events;
 mod evidence;
 mod faults;
+mod link_faults;
 mod membership;
 mod network;
 mod panics;
 mod queue;
 mod session;
-mod shrink;
 mod simulated_node;
 mod snapshot_faults;
+mod strobes;
 mod tracing;
+mod trial;
 mod world;
 
 #[cfg(test)]
@@ -27,6 +31,6 @@ mod tests;
 
 pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
+pub(crate) use faults::NO_WIPE;
 pub use faults::capabilities;
-pub use session::{SessionPlan, Simulated, simulate};
-pub use shrink::{Budget, Shrunk, Size, describe, shrink};
+pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};

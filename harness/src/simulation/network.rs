@@ -190,6 +190,11 @@ impl<M> Network<M> {
         link.cuts.entry(fault).or_insert(held);
     }
 
+    /// Loses what waits for a link to be whole.
+    pub(super) fn lose_waiting(&mut self, from: usize, to: usize) {
+        self.link(from, to).waiting.clear();
+    }
+
     /// Takes back the cuts of a fault. Returns what they held back, and what may now go on, as
     /// `(from, to, message)`, with order kept on each link.
     pub(super) fn heal(&mut self, fault: u64) -> (Held, Vec<(usize, usize, M)>) {

@@ -1,22 +1,23 @@
-//! Owns one simulated run from its plan to its verdict, all of it in memory.
+//! Owns one simulated run from its plan to its verdict, all of it in memory, recorded or not.
 //! Never stores anything; most runs keep their promises and are worth no more than a count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use checkers::onlooker::Onlooker;
 use chrono::Utc;
 use node::mutants::Bug;
 use results::manifest::{Environment, Manifest, Phases, RunOptions, SIMULATION, Simulation};
-use results::schedule::Schedule;
+use results::schedule::{Schedule, ScheduledFault};
 use results::store::Recording;
 use results::verdict::Verdict;
 
-use super::world::SimulatedWorld;
+use super::world::{Remains, SimulatedWorld, Witness};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
-use crate::runner::Runner;
+use crate::runner::{Runner, sets_clocks};
 
 /// Everything that decides a simulated run. Equal plans give equal runs.
 #[derive(Debug, Clone)]
@@ -46,47 +47,106 @@ pub struct Simulated {
     pub last_words: BTreeMap<String, Vec<String>>,
 }
 
+/// A simulated run that was judged while it went on, and of which nothing else is left.
+#[derive(Debug)]
+pub struct Glimpse {
+    /// What came out; `None` if only the whole recording can tell.
+    pub verdict: Option<Verdict>,
+    /// The faults, with what became of them.
+    pub faults: Vec<ScheduledFault>,
+    /// What identifies the course of the run.
+    pub identity: Simulation,
+    /// How much virtual time passed, in nanoseconds.
+    pub simulated_ns: u64,
+}
+
 /// Runs a plan and judges what came out. Setting `stop` ends it early; what it returns then means nothing.
 ///
 /// # Errors
 /// When the plan names a bug that does not exist.
 pub fn simulate(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Simulated, Failure> {
+    let over = run(plan, Witness::Trace(Vec::new()), stop)?;
+    let mut recording = over.recording;
+    if let Witness::Trace(trace) = over.remains.witness {
+        recording.trace = trace;
+    }
+    let verdict = checkers::check(&recording, &checkers::Options::default());
+    Ok(Simulated {
+        recording,
+        verdict,
+        identity: over.identity,
+        simulated_ns: over.simulated_ns,
+        disks: over.remains.disks,
+        last_words: over.remains.last_words,
+    })
+}
+
+/// Runs a plan without keeping what happens: the same events and the same verdict, in less time and
+/// memory. Setting `stop` ends it early; what it returns then means nothing.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn glimpse(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Glimpse, Failure> {
+    let onlooker = Box::new(Onlooker::new(plan.options.nodes));
+    let over = run(plan, Witness::Onlooker(onlooker), stop)?;
+    let verdict = match over.remains.witness {
+        Witness::Onlooker(onlooker) => {
+            onlooker.conclude(&over.recording, &checkers::Options::default())
+        }
+        Witness::Trace(_) => None,
+    };
+    Ok(Glimpse {
+        verdict,
+        faults: over.recording.schedule.faults,
+        identity: over.identity,
+        simulated_ns: over.simulated_ns,
+    })
+}
+
+/// A run that is over and not judged.
+struct Over {
+    /// Everything recorded but the trace.
+    recording: Recording,
+    identity: Simulation,
+    simulated_ns: u64,
+    remains: Remains,
+}
+
+fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<Over, Failure> {
     let bug = plan.options.bug.as_deref().map(str::parse::<Bug>);
     let bug = bug
         .transpose()
         .map_err(|error| Failure::arguments(error.to_string()))?;
-    let faults = plan.schedule.faults.iter();
-    let skews_clocks = faults.clone().any(|fault| fault.fault.kind == "clock-skew");
+    let skews_clocks = sets_clocks(&plan.schedule);
     let (seed, options) = (plan.seed, &plan.options);
-    let mut world = SimulatedWorld::new(seed, options, bug, skews_clocks, Arc::clone(stop));
+    let stop = Arc::clone(stop);
+    let mut world = SimulatedWorld::new(seed, options, bug, skews_clocks, witness, stop);
     let mut recorder = Recorder::in_memory(manifest(plan), plan.schedule.clone());
     let mut progress = Progress::new(true);
     Runner::new(&mut world, &mut recorder, &mut progress, seed, options).run()?;
     let simulated_ns = world.now_ns;
     let remains = world.into_remains();
     let (mut manifest, schedule, history) = recorder.into_parts();
-    let identity = Simulation {
-        digest: remains.digest,
-        event_count: remains.event_count,
-    };
+    let identity = remains.identity.clone();
     manifest.simulation = Some(identity.clone());
     let recording = Recording {
         manifest,
         history,
         schedule,
-        trace: remains.trace,
+        trace: Vec::new(),
     };
-    let verdict = checkers::check(&recording, &checkers::Options::default());
-    Ok(Simulated {
+    Ok(Over {
         recording,
-        verdict,
         identity,
         simulated_ns,
-        disks: remains.disks,
-        last_words: remains.last_words,
+        remains,
     })
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when it was started is told to people"
+)]
 fn manifest(plan: &SessionPlan) -> Manifest {
     Manifest {
         format_version: results::FORMAT_VERSION,
@@ -104,6 +164,10 @@ fn manifest(plan: &SessionPlan) -> Manifest {
 }
 
 /// The node is part of the harness here, so there is no program whose digest could tell anything.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where it was started is told to people"
+)]
 fn environment() -> Environment {
     Environment {
         harness_version: env!("CARGO_PKG_VERSION").into(),

@@ -63,6 +63,8 @@ pub(super) enum Life {
     /// It was told to start and has not recovered yet.
     Starting,
     Running(Box<NodeLoop<SimulatedDisk>>),
+    /// It has ended in good order; what it did last has not left it yet.
+    Ended,
 }
 
 /// Something that a node has done, due to leave it at some moment.
@@ -72,6 +74,8 @@ pub(super) enum Output {
     Trace(Traced),
     /// The node ends by itself. Said last.
     Crash(String),
+    /// The node ends in good order, as it was asked to. Said last.
+    Stopped,
 }
 
 /// One node.
@@ -86,6 +90,8 @@ pub(super) struct SimulatedNode {
     pub(super) next_seq: u64,
     /// Since when it is stopped by a pause.
     pub(super) paused_since_ns: Option<u64>,
+    /// When it ends at the latest, once it was asked to.
+    pub(super) stop_by_ns: Option<u64>,
     pub(super) inbox: Vec<Arrival>,
     pub(super) outputs: VecDeque<(u64, Output)>,
     pub(super) askers: BTreeMap<Ticket, Asker>,
@@ -163,6 +169,7 @@ impl SimulatedNode {
             incarnation: 0,
             next_seq: 0,
             paused_since_ns: None,
+            stop_by_ns: None,
             inbox: Vec::new(),
             outputs: VecDeque::new(),
             askers: BTreeMap::new(),
@@ -227,6 +234,7 @@ impl SimulatedNode {
         }
         let timer_ns = self.clock.true_time_of(node.next_deadline_ns(), now_ns);
         timer_ns
+            .min(self.stop_by_ns.unwrap_or(NEVER_NS))
             .min(self.last_round_ns + SLEEP_MAX_NS)
             .max(self.last_round_ns + SLEEP_MIN_NS)
             .max(self.busy_until_ns)
@@ -237,8 +245,7 @@ impl SimulatedNode {
         let Life::Running(node) = &mut self.life else {
             return;
         };
-        let arrivals = std::mem::take(&mut self.inbox);
-        self.busy_until_ns = now_ns + ROUND_NS + MESSAGE_NS * arrivals.len() as u64;
+        self.busy_until_ns = now_ns + ROUND_NS + MESSAGE_NS * self.inbox.len() as u64;
         self.last_round_ns = now_ns;
         self.disk.begin(now_ns);
         let mut outbox = DatedOutbox {
@@ -248,15 +255,43 @@ impl SimulatedNode {
         };
         let shown_ns = self.clock.shows_ns(now_ns);
         let wall_clock_ms = EPOCH_MS + (now_ns / 1_000_000) as i64;
+        let arrivals = self.inbox.drain(..);
         let outcome = caught(|| node.process(shown_ns, wall_clock_ms, arrivals, &mut outbox));
         let end_ns = self.disk.time_ns();
         self.busy_until_ns = self.busy_until_ns.max(end_ns);
         let crash = match outcome {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return self.end_if_due(now_ns),
             Ok(Err(error)) => format!("{} stopped: {error}", self.name),
             Err(panic) => panic,
         };
         self.outputs.push_back((end_ns, Output::Crash(crash)));
+    }
+
+    /// Asks the node to end in good order; that takes it `limit_ns` at most.
+    pub(super) fn ask_to_stop(&mut self, now_ns: u64, limit_ns: u64) {
+        self.stop_by_ns.get_or_insert(now_ns + limit_ns);
+    }
+
+    /// What a node's own driver does after each round.
+    fn end_if_due(&mut self, now_ns: u64) {
+        let (Life::Running(node), Some(stop_by_ns)) = (&self.life, self.stop_by_ns) else {
+            return;
+        };
+        if !node.is_ready_to_stop() && now_ns < stop_by_ns {
+            return;
+        }
+        let Life::Running(node) = std::mem::replace(&mut self.life, Life::Ended) else {
+            return;
+        };
+        let outcome = caught(|| node.close());
+        let end_ns = self.disk.time_ns();
+        self.busy_until_ns = self.busy_until_ns.max(end_ns);
+        let output = match outcome {
+            Ok(Ok(())) => Output::Stopped,
+            Ok(Err(error)) => Output::Crash(format!("{} stopped: {error}", self.name)),
+            Err(panic) => Output::Crash(panic),
+        };
+        self.outputs.push_back((end_ns, output));
     }
 
     /// Recovers from the disk. What comes of it is in `outputs`, also when nothing does.
@@ -325,6 +360,7 @@ impl SimulatedNode {
     pub(super) fn die(&mut self) -> Vec<Asker> {
         self.life = Life::Down;
         self.paused_since_ns = None;
+        self.stop_by_ns = None;
         self.inbox.clear();
         self.outputs.clear();
         self.waiting.clear();

@@ -106,7 +106,7 @@ impl SimulatedWorld {
     fn snapshot_end(&self, node: usize) -> i64 {
         match &self.nodes[node].life {
             Life::Running(running) => running.disk_description().snapshot_end.0,
-            Life::Down | Life::Starting => -1,
+            Life::Down | Life::Starting | Life::Ended => -1,
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Owns the checks of the simulated world through the same trait that a run uses.
 //! Never waits for wall-clock time.
 
+mod disks;
 mod voters;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nemesis::action::{Action, ClockSetting};
-use nemesis::fault::Style;
+use nemesis::fault::{Shaping, Strobe, Style};
 use results::manifest::RunOptions;
 use results::schedule::FaultOutcome;
 use serde_json::json;
 
-use super::world::SimulatedWorld;
+use super::world::{SimulatedWorld, Witness};
 use crate::execution::TIMERS;
 use crate::world::{Answer, Call, Event, FaultReport, HealReport, Request, World};
 
@@ -27,12 +28,14 @@ fn options(nodes: u32) -> RunOptions {
         rate_per_second: 1,
         time_ms: 1,
         interval_ms: 1,
+        healthy_ms: 0,
         operation_timeout_ms: 1,
         recovery_timeout_ms: 1,
         bug: None,
         timers: TIMERS,
         left_out_operations: Vec::new(),
         cluster: Default::default(),
+        liveness_phase: false,
     }
 }
 
@@ -46,7 +49,8 @@ impl Bench {
     /// Three nodes that had two seconds to elect a leader.
     fn new(seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let world = SimulatedWorld::new(seed, &options(3), None, true, stop);
+        let witness = Witness::Trace(Vec::new());
+        let world = SimulatedWorld::new(seed, &options(3), None, true, witness, stop);
         let mut bench = Self {
             world,
             next_call: 0,
@@ -296,7 +300,7 @@ fn restoring_revives_resumes_and_sets_clocks_right() {
     bench.world.restore();
     let problems = loop {
         match bench.world.next_event(u64::MAX) {
-            Event::Restored { problems } => break problems,
+            Event::Restored { problems, .. } => break problems,
             Event::Deadline => panic!("restoring is reported"),
             _ => {}
         }
@@ -312,4 +316,250 @@ fn restoring_revives_resumes_and_sets_clocks_right() {
             "{node}: {answer:?}"
         );
     }
+}
+
+#[test]
+fn a_node_that_was_stopped_acts_on_its_timers_again() {
+    let mut bench = Bench::new(8);
+    let leader = bench.leader();
+    let stopped = others(&leader).remove(0);
+    let alone = others(&stopped)
+        .into_iter()
+        .flat_map(|other| [(stopped.clone(), other.clone()), (other, stopped.clone())]);
+    bench.start(
+        1,
+        Action::Cut {
+            links: alone.collect(),
+            style: Style::Hold,
+        },
+    );
+    bench.pass(SECOND / 10);
+    let nodes = vec![stopped.clone()];
+    bench.start(2, Action::Pause { nodes });
+    bench.pass(3 * SECOND);
+    bench.heal(2);
+    let resumed_ns = bench.world.now_ns();
+    bench.pass(3 * SECOND);
+    let Witness::Trace(trace) = bench.world.into_remains().witness else {
+        panic!("the trace was kept");
+    };
+    let since = trace
+        .iter()
+        .filter(|event| event.node == stopped && event.time > resumed_ns + SECOND);
+    assert!(
+        since.count() >= 2,
+        "it asks for votes, and gives up, again and again"
+    );
+}
+
+/// All links between a node and the others.
+fn links_of(node: &str) -> Vec<(String, String)> {
+    let both = |other: String| [(node.to_owned(), other.clone()), (other, node.to_owned())];
+    others(node).into_iter().flat_map(both).collect()
+}
+
+fn count(effect: &serde_json::Map<String, serde_json::Value>, name: &str) -> u64 {
+    effect.get(name).map_or(0, |count| count.as_u64().unwrap())
+}
+
+#[test]
+fn a_reset_fails_exchanges_at_once_and_delivers_nothing_late() {
+    let mut bench = Bench::new(7);
+    let leader = bench.leader();
+    let links = links_of(&leader);
+    let style = Style::Reset;
+    bench.start(1, Action::Cut { links, style });
+    assert!(matches!(bench.write(&leader, 9), Answer::Unknown { .. }));
+    bench.pass(3 * SECOND);
+    let elected = others(&leader)
+        .iter()
+        .any(|node| matches!(bench.write(node, 10), Answer::Done { .. }));
+    assert!(elected, "the others go on without the one that is cut off");
+    let effect = bench.heal(1).effect;
+    assert!(count(&effect, "connections_reset") > 20, "{effect:?}");
+    assert_eq!(count(&effect, "messages_held"), 0);
+    bench.leader();
+}
+
+#[test]
+fn a_refusing_cut_holds_what_is_there_and_refuses_what_is_new() {
+    let mut bench = Bench::new(8);
+    let leader = bench.leader();
+    let links = links_of(&leader);
+    let style = Style::Refuse;
+    bench.start(1, Action::Cut { links, style });
+    bench.pass(3 * SECOND);
+    let effect = bench.heal(1).effect;
+    assert!(count(&effect, "connections_refused") > 10, "{effect:?}");
+    let held = count(&effect, "messages_held");
+    assert!((1..=20).contains(&held), "{effect:?}");
+    bench.leader();
+}
+
+fn shaped(seed: u64, shaping: Shaping) -> serde_json::Map<String, serde_json::Value> {
+    let mut bench = Bench::new(seed);
+    let leader = bench.leader();
+    let links = links_of(&leader);
+    let report = bench.start(1, Action::ShapeLinks { links, shaping });
+    assert_eq!(report.outcome, FaultOutcome::Installed);
+    for value in 0..30 {
+        bench.write(&leader, value);
+    }
+    let effect = bench.heal(1).effect;
+    bench.leader();
+    effect
+}
+
+#[test]
+fn shaped_links_do_what_was_asked_and_nothing_else() {
+    let none = Shaping::default();
+    let delayed = shaped(
+        9,
+        Shaping {
+            delay_ms: 40,
+            jitter_ms: 10,
+            ..none.clone()
+        },
+    );
+    assert!(count(&delayed, "messages_delayed") > 60, "{delayed:?}");
+    let mean_us = count(&delayed, "mean_delay_us");
+    assert!((36_000..44_000).contains(&mean_us), "{delayed:?}");
+    assert!(count(&delayed, "longest_delay_us") <= 50_000, "{delayed:?}");
+    let flaky = shaped(
+        10,
+        Shaping {
+            loss_percent: 10,
+            duplicate_percent: 30,
+            reorder_percent: 30,
+            ..none.clone()
+        },
+    );
+    for name in ["messages_lost", "messages_doubled", "messages_reordered"] {
+        assert!(count(&flaky, name) > 1, "{name}: {flaky:?}");
+        assert_eq!(count(&delayed, name), 0, "{name}");
+    }
+    let narrow = shaped(
+        11,
+        Shaping {
+            bandwidth_bytes_per_second: 4_000,
+            ..none.clone()
+        },
+    );
+    assert!(count(&narrow, "longest_delay_us") > 60_000, "{narrow:?}");
+    let stalled = shaped(
+        12,
+        Shaping {
+            stall_after_bytes: 2_000,
+            ..none
+        },
+    );
+    assert!(count(&stalled, "bytes_held") > 0, "{stalled:?}");
+    assert_eq!(count(&stalled, "messages_delayed"), 0);
+}
+
+#[test]
+fn a_clock_goes_back_and_forth_until_it_is_healed_and_right() {
+    let mut bench = Bench::new(13);
+    let nodes = vec!["n2".into()];
+    let strobe = Strobe {
+        delta_ms: -300,
+        period_ms: 40,
+    };
+    bench.start(1, Action::StrobeClocks { nodes, strobe });
+    bench.pass(2 * SECOND);
+    // Another life begins with a right clock, and the fault goes on.
+    bench.start(
+        2,
+        Action::Kill {
+            nodes: vec!["n2".into()],
+        },
+    );
+    bench.pass(SECOND);
+    bench.heal(2);
+    bench.pass(2 * SECOND);
+    let healed = bench.heal(1);
+    assert_eq!(healed.problem, None);
+    let jump_count = count(&healed.effect, "n2_jumps");
+    assert!((90..105).contains(&jump_count), "{jump_count}");
+    let offsets = bench
+        .pass(SECOND)
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::ClockOffsets { offsets_ms } => offsets_ms["n2"].as_f64(),
+            _ => None,
+        });
+    assert!(offsets.into_iter().all(|offset_ms| offset_ms == 0.0));
+}
+
+#[test]
+fn a_strobe_leaves_a_clock_to_the_fault_that_set_it_later() {
+    let mut bench = Bench::new(14);
+    let nodes = vec!["n2".into()];
+    let strobe = Strobe {
+        delta_ms: 300,
+        period_ms: 40,
+    };
+    bench.start(1, Action::StrobeClocks { nodes, strobe });
+    let clocks = vec![ClockSetting {
+        node: "n2".into(),
+        offset_ms: -50,
+        rate: 1.0,
+    }];
+    bench.start(2, Action::SkewClocks { clocks });
+    bench.pass(SECOND);
+    bench.heal(1);
+    let healed = bench.heal(2);
+    assert_eq!(healed.effect["n2_skew_at_end_ms"], -50.0);
+}
+
+#[test]
+fn a_look_tells_roles_and_log_ends_of_those_that_run() {
+    let mut bench = Bench::new(15);
+    let leader = bench.leader();
+    let dead = others(&leader)[0].clone();
+    let nodes = vec![dead.clone()];
+    bench.start(1, Action::Kill { nodes });
+    bench.write(&leader, 3);
+    bench.world.look(7);
+    let sight = loop {
+        match bench.world.next_event(u64::MAX) {
+            Event::Seen { id: 7, sight } => break sight,
+            Event::Deadline => panic!("every look is reported"),
+            _ => {}
+        }
+    };
+    assert_eq!(sight.roles[&leader], results::trace::Role::Leader);
+    assert!(!sight.roles.contains_key(&dead) && sight.roles.len() == 2);
+    assert!(sight.log_ends[&leader] >= 2, "{sight:?}");
+}
+
+#[test]
+fn restoring_sets_strobing_clocks_right_and_leaves_links_to_their_faults() {
+    let mut bench = Bench::new(16);
+    let leader = bench.leader();
+    for (id, style) in [(1, Style::Hold), (2, Style::Reset), (3, Style::Refuse)] {
+        let links = links_of(&leader);
+        bench.start(id, Action::Cut { links, style });
+    }
+    let strobe = Strobe {
+        delta_ms: 300,
+        period_ms: 40,
+    };
+    let nodes = vec![leader];
+    bench.start(4, Action::StrobeClocks { nodes, strobe });
+    bench.world.restore();
+    let events = bench.pass(2 * SECOND);
+    let restored = events
+        .iter()
+        .any(|event| matches!(event, Event::Restored { .. }));
+    assert!(restored);
+    let is_right = |event: &Event| match event {
+        Event::ClockOffsets { offsets_ms } => offsets_ms.values().all(|off_ms| *off_ms == 0.0),
+        _ => true,
+    };
+    assert!(events.iter().all(is_right), "{events:?}");
+    let effects: Vec<_> = (1..=3).map(|id| bench.heal(id).effect).collect();
+    assert!(count(&effects[1], "connections_reset") > 0, "{effects:?}");
+    let leader = bench.leader();
+    assert!(matches!(bench.write(&leader, 5), Answer::Done { .. }));
 }

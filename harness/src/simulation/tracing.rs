@@ -1,14 +1,18 @@
 //! Owns the trace of a simulation: what nodes say about themselves, in the format of a run folder.
 //! Never changes what was said; it only says it in the types of the other side.
 
+use std::borrow::Cow;
+
 use node::raft;
-use node::trace::TraceEvent as Said;
-use results::trace::{Role, TraceDetail};
+use node::trace::{MessageSummary, TraceEvent as Said};
+use results::trace::{Message, Role, TraceDetail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::digest::Digest;
 
 /// The event as a run folder holds it.
-pub(super) fn detail(said: &Said) -> TraceDetail {
+pub(super) fn detail(said: Said) -> TraceDetail {
     match said {
         Said::Append {
             base_offset,
@@ -19,7 +23,7 @@ pub(super) fn detail(said: &Said) -> TraceDetail {
             base_offset: base_offset.0,
             last_offset: last_offset.0,
             batch_epoch: batch_epoch.0,
-            crc: *crc,
+            crc,
         },
         Said::Flush { log_end } => TraceDetail::Flush { log_end: log_end.0 },
         Said::Truncate { log_end } => TraceDetail::Truncate { log_end: log_end.0 },
@@ -36,10 +40,10 @@ pub(super) fn detail(said: &Said) -> TraceDetail {
             epoch_start_offset,
             reason,
         } => TraceDetail::RoleChange {
-            role: role_of(*role),
-            leader: leader.clone(),
+            role: role_of(role),
+            leader,
             epoch_start_offset: epoch_start_offset.map(|offset| offset.0),
-            reason: Some((*reason).to_owned()),
+            reason: Some(reason.to_owned()),
         },
         Said::ReadServed {
             read_offset,
@@ -48,15 +52,45 @@ pub(super) fn detail(said: &Said) -> TraceDetail {
             read_offset: read_offset.0,
             applied: applied.0,
         },
+        Said::RpcSent { to, message } => TraceDetail::RpcSent {
+            to,
+            message: Box::new(message_of(message)),
+        },
+        Said::RpcReceived { from, message } => TraceDetail::RpcReceived {
+            from,
+            message: Box::new(message_of(message)),
+        },
         // Rare kinds take the way that a process's trace takes, which knows kinds still to come.
-        rare => serde_json::to_value(rare)
-            .and_then(serde_json::from_value)
-            .unwrap_or(TraceDetail::Unknown),
+        rare => read_back(&rare).unwrap_or(TraceDetail::Unknown),
     }
 }
 
+/// What a message says, as a run folder holds it.
+fn message_of(said: MessageSummary) -> Message {
+    Message {
+        rpc: Cow::Borrowed(said.rpc),
+        is_response: said.is_response,
+        correlation: said.correlation,
+        message_epoch: said.message_epoch.map(|epoch| epoch.0),
+        leader: said.leader,
+        offset: said.offset.map(|offset| offset.0),
+        last_epoch: said.last_epoch.map(|epoch| epoch.0),
+        end_offset: said.end_offset.map(|offset| offset.0),
+        high_watermark: said.high_watermark.map(|offset| offset.0),
+        diverging: said.diverging.map(|(epoch, end)| (epoch.0, end.0)),
+        granted: said.granted,
+        error: said.error.and_then(|error| read_back(&error)),
+    }
+}
+
+/// What others read where this is written.
+fn read_back<T: DeserializeOwned>(written: &impl Serialize) -> Option<T> {
+    let written = serde_json::to_value(written).ok()?;
+    serde_json::from_value(written).ok()
+}
+
 /// The role in the words of a run folder.
-fn role_of(role: raft::Role) -> Role {
+pub(super) fn role_of(role: raft::Role) -> Role {
     match role {
         raft::Role::Unattached => Role::Unattached,
         raft::Role::Prospective => Role::Prospective,
@@ -93,7 +127,50 @@ pub(super) fn describe(detail: &TraceDetail, digest: &mut Digest) {
             digest.add(*high_watermark as u64);
             digest.add(*log_end as u64);
         }
+        TraceDetail::RpcSent { to, message } => describe_message(4, to, message, digest),
+        TraceDetail::RpcReceived { from, message } => describe_message(5, from, message, digest),
         rare => digest.add_text(&serde_json::to_string(rare).unwrap_or_default()),
+    }
+}
+
+/// Adds everything that a message says to the digest. What it does not say counts as well.
+fn describe_message(kind: u64, peer: &str, message: &Message, digest: &mut Digest) {
+    let Message {
+        rpc,
+        is_response,
+        correlation,
+        message_epoch,
+        leader,
+        offset,
+        last_epoch,
+        end_offset,
+        high_watermark,
+        diverging,
+        granted,
+        error,
+    } = message;
+    digest.add(kind << 32 | u64::from(*is_response));
+    digest.add_text(peer);
+    digest.add_text(rpc);
+    let epoch = |epoch: &Option<i32>| epoch.map(|epoch| i64::from(epoch) as u64);
+    let place = |offset: &Option<i64>| offset.map(|offset| offset as u64);
+    for value in [
+        *correlation,
+        epoch(message_epoch),
+        epoch(last_epoch),
+        place(offset),
+        place(end_offset),
+        place(high_watermark),
+        epoch(&diverging.map(|(epoch, _)| epoch)),
+        place(&diverging.map(|(_, end)| end)),
+        granted.map(u64::from),
+    ] {
+        digest.add(u64::from(value.is_some()));
+        digest.add(value.unwrap_or_default());
+    }
+    for text in [leader, error] {
+        digest.add(u64::from(text.is_some()));
+        digest.add_text(text.as_deref().unwrap_or_default());
     }
 }
 
@@ -136,12 +213,36 @@ mod tests {
             Said::RefusedToStart {
                 reason: "damaged".into(),
             },
+            Said::RpcSent {
+                to: "n2".into(),
+                message: MessageSummary {
+                    rpc: "fetch",
+                    is_response: true,
+                    correlation: Some(3),
+                    message_epoch: Some(Epoch(4)),
+                    leader: Some("n1".into()),
+                    offset: Some(offset),
+                    last_epoch: Some(Epoch(1)),
+                    end_offset: Some(Offset(8)),
+                    high_watermark: Some(Offset(9)),
+                    diverging: Some((Epoch(2), Offset(5))),
+                    granted: Some(true),
+                    error: Some(node::message::ErrorCode::FencedLeaderEpoch),
+                },
+            },
+            Said::RpcReceived {
+                from: "client".into(),
+                message: MessageSummary {
+                    rpc: "vote",
+                    ..MessageSummary::default()
+                },
+            },
         ];
         for said in said {
             let written = serde_json::to_value(&said).unwrap();
             let read: TraceDetail = serde_json::from_value(written).unwrap();
             assert_ne!(read, TraceDetail::Unknown);
-            assert_eq!(detail(&said), read);
+            assert_eq!(detail(said), read);
         }
     }
 }

@@ -2,9 +2,11 @@
 //! Never reads a clock of this machine, and never lets two runs of one plan differ.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use checkers::onlooker::Onlooker;
 use checkers::safety::Monitor;
 use nemesis::action::Action;
 use nemesis::membership::Answer as MembershipAnswer;
@@ -12,7 +14,7 @@ use nemesis::view::ClusterView;
 use node::mutants::Bug;
 use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
-use results::manifest::RunOptions;
+use results::manifest::{RunOptions, Simulation};
 use results::trace::TraceEvent;
 use serde_json::{Map, json};
 
@@ -21,13 +23,16 @@ use super::digest::Digest;
 use super::draws::Draws;
 use super::events::{Content, Happening, Parcel};
 use super::faults::FaultDesk;
+use super::link_faults::LinkFaults;
 use super::membership::MembershipDesk;
 use super::network::{Network, NetworkProfile};
 use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
 use super::snapshot_faults::SnapshotErrand;
+use super::strobes::Strobes;
 use super::tracing;
-use crate::world::{Answer, Call, Event, World};
+use crate::damage::Damage;
+use crate::world::{Answer, Call, Event, Sight, World};
 
 const MS: u64 = 1_000_000;
 /// How often clocks are compared while the schedule skews them.
@@ -45,29 +50,39 @@ pub(super) struct SimulatedWorld {
     pub(super) surfaced: VecDeque<Event>,
     pub(super) now_ns: u64,
     pub(super) faults: FaultDesk,
+    pub(super) link_faults: LinkFaults,
+    pub(super) strobes: Strobes,
+    pub(super) seed: u64,
     pub(super) life_draws: Vec<Draws>,
     pub(super) membership: MembershipDesk,
     pub(super) snapshot_errands: Vec<SnapshotErrand>,
     calls: BTreeMap<u64, usize>,
     next_ticket: u64,
     pub(super) digest: Digest,
-    trace: Vec<TraceEvent>,
+    witness: Witness,
     monitor: Monitor,
     halted: bool,
     last_words: BTreeMap<String, Vec<String>>,
     stop: Arc<AtomicBool>,
 }
 
+/// Who sees what the nodes say about themselves, in the order in which they do.
+#[derive(Debug)]
+pub(super) enum Witness {
+    /// Everything is kept, and judged afterwards.
+    Trace(Vec<TraceEvent>),
+    /// Everything is judged at once, and forgotten.
+    Onlooker(Box<Onlooker>),
+}
+
 /// What is left of a world when its run is over.
 #[derive(Debug)]
 pub(super) struct Remains {
-    /// What the nodes said about themselves, in the order in which they did.
-    pub(super) trace: Vec<TraceEvent>,
-    /// Hash over every event.
-    pub(super) digest: String,
-    /// Number of events.
-    pub(super) event_count: u64,
-    /// By node: the files on its disk.
+    /// Whoever saw what the nodes said.
+    pub(super) witness: Witness,
+    /// Number of events, and hash over all of them.
+    pub(super) identity: Simulation,
+    /// By node: the files on its disk, if the trace was kept as well.
     pub(super) disks: BTreeMap<String, Vec<(String, Vec<u8>)>>,
     /// By node: how it ended, each time that it did so by itself.
     pub(super) last_words: BTreeMap<String, Vec<String>>,
@@ -80,6 +95,7 @@ impl SimulatedWorld {
         options: &RunOptions,
         bug: Option<Bug>,
         skews_clocks: bool,
+        witness: Witness,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let node_count = options.all_nodes().len();
@@ -95,13 +111,16 @@ impl SimulatedWorld {
             surfaced: VecDeque::new(),
             now_ns: 0,
             faults: FaultDesk::default(),
+            link_faults: LinkFaults::default(),
+            strobes: Strobes::new(),
+            seed,
             life_draws: (0..node_count).map(life).collect(),
             membership: MembershipDesk::new(options),
             snapshot_errands: Vec::new(),
             calls: BTreeMap::new(),
             next_ticket: 0,
             digest: Digest::default(),
-            trace: Vec::new(),
+            witness,
             monitor: Monitor::default(),
             halted: false,
             last_words: BTreeMap::new(),
@@ -118,13 +137,16 @@ impl SimulatedWorld {
 
     /// Ends the world and tells what is left of it.
     pub(super) fn into_remains(self) -> Remains {
-        let nodes = self.nodes.iter();
+        let keeps = matches!(self.witness, Witness::Trace(_));
+        let nodes = self.nodes.iter().filter(|_| keeps);
         let disks = nodes.map(|node| (node.name.clone(), node.disk.files()));
         Remains {
             disks: disks.collect(),
-            trace: self.trace,
-            digest: self.digest.text(),
-            event_count: self.digest.event_count(),
+            witness: self.witness,
+            identity: Simulation {
+                digest: self.digest.text(),
+                event_count: self.digest.event_count(),
+            },
             last_words: self.last_words,
         }
     }
@@ -132,6 +154,8 @@ impl SimulatedWorld {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Arrive { from, to, parcel } => self.arrive(from, to, parcel),
+            Happening::ArriveLate { from, to, number } => self.arrive_late(from, to, number),
+            Happening::Strobe { fault } => self.strobe_on(fault),
             Happening::Ask {
                 call,
                 node,
@@ -171,6 +195,7 @@ impl SimulatedWorld {
             }
             Happening::Expire { node } => self.expire(node),
             Happening::Start { node } => self.finish_start(node),
+            Happening::Duty { fault } => self.turn_duty(fault),
             Happening::SampleClocks => self.sample_clocks(),
             Happening::GoOnWithCourse { course, token } => self.wake_course(course, token),
             Happening::LookAtSnapshots => self.look_at_snapshots(),
@@ -179,7 +204,10 @@ impl SimulatedWorld {
     }
 
     /// A message has come to the end of its link.
-    fn arrive(&mut self, from: usize, to: usize, parcel: Parcel) {
+    pub(super) fn arrive(&mut self, from: usize, to: usize, parcel: Parcel) {
+        if self.is_broken(from, to, &parcel) {
+            return;
+        }
         if self.network.is_cut(from, to) {
             let size_bytes = parcel.size_bytes();
             return self.network.hold(from, to, parcel, size_bytes);
@@ -232,6 +260,12 @@ impl SimulatedWorld {
         }
     }
 
+    /// Adds something to the digest that faults did.
+    pub(super) fn note(&mut self, kind: u64, node: usize, detail: u64) {
+        self.digest.event(self.now_ns, kind, node);
+        self.digest.add(detail);
+    }
+
     pub(super) fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -271,7 +305,8 @@ impl SimulatedWorld {
 
     /// Makes sure that a node works when it must. Waking too early costs little, so an earlier plan stays.
     pub(super) fn plan_wake(&mut self, node: usize) {
-        let due_ns = self.nodes[node].due_ns(self.now_ns);
+        // Whoever was stopped when it should have acted is late, and a wake-up in the past would never come.
+        let due_ns = self.nodes[node].due_ns(self.now_ns).max(self.now_ns);
         if due_ns < self.nodes[node].wake_at_ns {
             self.nodes[node].wake_at_ns = due_ns;
             self.queue.push(due_ns, Happening::Wake { node });
@@ -296,23 +331,27 @@ impl SimulatedWorld {
             }
             match self.nodes[node].outputs.pop_front() {
                 Some((_, Output::Depart(departure))) => self.depart(node, departure),
-                Some((_, Output::Trace(traced))) => self.record(node, &traced),
+                Some((_, Output::Trace(traced))) => self.record(node, traced),
                 Some((_, Output::Crash(description))) => return self.crash(node, description),
+                Some((_, Output::Stopped)) => {
+                    self.end_process(node);
+                    return self.look_at_faults();
+                }
                 None => {}
             }
         }
     }
 
-    fn record(&mut self, position: usize, traced: &node::trace::Traced) {
+    fn record(&mut self, position: usize, traced: node::trace::Traced) {
         let node = &mut self.nodes[position];
-        let event = TraceEvent {
+        let event = Rc::new(TraceEvent {
             time: self.now_ns,
             node: node.name.clone(),
             incarnation: node.incarnation,
             seq: node.next_seq,
             epoch: traced.epoch.0,
-            detail: tracing::detail(&traced.event),
-        };
+            detail: tracing::detail(traced.event),
+        });
         node.next_seq += 1;
         self.digest.event(self.now_ns, 6, position);
         self.digest.add(event.epoch as u64);
@@ -320,7 +359,10 @@ impl SimulatedWorld {
         if let Some(violation) = self.monitor.observe(&event) {
             self.halt(format!("{}: {}", violation.property, violation.summary));
         }
-        self.trace.push(event);
+        match &mut self.witness {
+            Witness::Trace(trace) => trace.push(Rc::unwrap_or_clone(event)),
+            Witness::Onlooker(onlooker) => onlooker.observe(&event),
+        }
     }
 
     /// Nothing happens any more.
@@ -334,6 +376,7 @@ impl SimulatedWorld {
     /// A node ends by itself. Whatever its process held in memory is gone with it.
     fn crash(&mut self, node: usize, description: String) {
         self.power_off(node);
+        self.faults.crashed(node, description.clone());
         let name = self.names[node].clone();
         let words = self.last_words.entry(name.clone()).or_default();
         words.push(format!("{:.3} s: {description}", self.now_ns as f64 / 1e9));
@@ -352,6 +395,26 @@ impl SimulatedWorld {
         let incarnation = u64::from(self.nodes[node].incarnation);
         let draws = self.life_draws[node].of(1_000_000 + incarnation);
         let lost_bytes = self.nodes[node].disk.cut_power(self.now_ns, draws);
+        self.hang_up(node);
+        lost_bytes
+    }
+
+    /// Ends the process of a node; the machine goes on, so that nothing is lost that was written.
+    pub(super) fn end_process(&mut self, node: usize) {
+        self.digest.event(self.now_ns, 13, node);
+        self.nodes[node].disk.keep_written(self.now_ns);
+        self.hang_up(node);
+    }
+
+    /// Destroys something on the disk of a node after its power was cut.
+    pub(super) fn damage(&mut self, node: usize, damage: &Damage) {
+        self.digest.event(self.now_ns, 14, node);
+        self.digest.add(damage.damaged_bytes);
+        self.nodes[node].disk.damage(&damage.edits);
+    }
+
+    /// Whoever waits for an answer of a node that has ended learns that there will be none.
+    fn hang_up(&mut self, node: usize) {
         for asker in self.nodes[node].die() {
             match asker {
                 Asker::Peer {
@@ -378,7 +441,6 @@ impl SimulatedWorld {
                 }
             }
         }
-        lost_bytes
     }
 
     /// Begins to start a node that is down.
@@ -397,7 +459,9 @@ impl SimulatedWorld {
             return;
         }
         self.digest.event(self.now_ns, 9, node);
-        if let Err(problem) = self.nodes[node].start(self.now_ns) {
+        let outcome = self.nodes[node].start(self.now_ns);
+        self.faults.started(node);
+        if let Err(problem) = outcome {
             let name = self.names[node].clone();
             let words = self.last_words.entry(name).or_default();
             words.push(format!("{:.3} s: {problem}", self.now_ns as f64 / 1e9));
@@ -405,6 +469,19 @@ impl SimulatedWorld {
         }
         self.release(node);
         self.look_at_faults();
+    }
+
+    fn sight(&self) -> Sight {
+        let mut sight = Sight::default();
+        for node in &self.nodes {
+            if let Life::Running(running) = &node.life {
+                let quorum = running.describe();
+                let role = tracing::role_of(quorum.role);
+                sight.roles.insert(node.name.clone(), role);
+                sight.log_ends.insert(node.name.clone(), quorum.log_end.0);
+            }
+        }
+        sight
     }
 
     fn sample_clocks(&mut self) {
@@ -481,6 +558,17 @@ impl World for SimulatedWorld {
     fn restore(&mut self) {
         self.digest.event(self.now_ns, 12, 0);
         self.put_in_order();
+    }
+
+    fn recovery_begins(&mut self) {
+        if let Witness::Onlooker(onlooker) = &mut self.witness {
+            onlooker.phase_begins();
+        }
+    }
+
+    fn look(&mut self, id: u64) {
+        let sight = self.sight();
+        self.surfaced.push_back(Event::Seen { id, sight });
     }
 
     fn next_event(&mut self, deadline_ns: u64) -> Event {

@@ -41,7 +41,11 @@ pub struct Object {
 
 /// One operation on one object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    tag = "type",
+    rename_all = "kebab-case",
+    try_from = "super::operation_fields::OperationFields"
+)]
 pub enum Operation {
     /// Content of a register, `null` if never written.
     RegisterRead {

@@ -1,10 +1,13 @@
 //! Owns the replicated state machine that committed commands are applied to.
 //! Never sees uncommitted commands, clocks or randomness: equal logs give equal states.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod command;
 mod digest;
 mod list_values;
 mod objects;
+mod operation_fields;
 mod sessions;
 mod snapshot;
 

@@ -1,6 +1,8 @@
 //! Owns the KRaft protocol as a deterministic state machine: `step(now, input) -> effects`.
 //! Never does I/O, reads a clock, waits, or draws randomness other than from the seed handed in.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod answers;
 mod describe;
 mod election;

@@ -43,6 +43,9 @@ impl ReadIndex {
     /// Takes the reads whose round a majority of `voters` has echoed; the leader echoes itself, which
     /// counts if it is a voter.
     pub(crate) fn take_confirmed(&mut self, voters: &VoterSet, leader: &ReplicaKey) -> Vec<Ticket> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
         let echo_of = |voter: &ReplicaKey| {
             if voter.accepts(leader) {
                 self.newest_round

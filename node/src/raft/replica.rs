@@ -188,6 +188,15 @@ impl Replica {
         std::mem::take(&mut self.effects)
     }
 
+    /// Takes back what [`Replica::step`] returned, once everything is carried out: the next step uses its
+    /// memory again.
+    pub fn take_back(&mut self, mut effects: Vec<Effect>) {
+        effects.clear();
+        if self.effects.capacity() < effects.capacity() && self.effects.is_empty() {
+            self.effects = effects;
+        }
+    }
+
     /// When [`Input::Tick`] is due even if nothing else happens; `u64::MAX` for never.
     pub fn next_deadline_ns(&self) -> u64 {
         let role_deadline_ns = match &self.role {

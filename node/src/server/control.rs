@@ -7,7 +7,9 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -16,9 +18,11 @@ use tokio::sync::Notify;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::node_loop::Arrival;
 use crate::raft::Role;
+use crate::storage::faulty_disk::DiskControl;
+use crate::storage::injected_faults::InjectedFault;
 
 use super::clock::ClockState;
-use super::driver::{Mailbox, Message};
+use super::mailbox::{Mailbox, Message};
 
 /// Longest command line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
@@ -77,6 +81,19 @@ enum Command {
     },
     /// Take a snapshot as soon as one may be taken.
     Snapshot,
+    /// Lets the disk do something wrong from now on.
+    DiskFault {
+        /// Names the fault.
+        fault_id: u64,
+        #[serde(flatten)]
+        fault: InjectedFault,
+    },
+    /// Ends a disk fault.
+    DiskHeal {
+        fault_id: u64,
+    },
+    /// End as by SIGKILL, with everything that was written left to the operating system.
+    Die,
     Shutdown,
 }
 
@@ -97,6 +114,7 @@ struct Answer {
 enum Detail {
     Status(Status),
     Clock { clock: ClockState },
+    DiskHealed { hit_count: u64 },
     Done {},
     Error { error: String },
 }
@@ -121,6 +139,7 @@ pub(crate) struct Controlled {
     pub(crate) node: NodeId,
     pub(crate) http_port: u16,
     pub(crate) mailbox: Mailbox,
+    pub(crate) disk: DiskControl,
     /// Notified when an orderly stop is asked for.
     pub(crate) shutdown: std::sync::Arc<Notify>,
 }
@@ -174,6 +193,15 @@ impl Controlled {
                     false,
                 )
             }
+            Ok(Command::DiskFault { fault_id, fault }) => {
+                self.disk.install(fault_id, fault);
+                (Ok(Detail::Done {}), false)
+            }
+            Ok(Command::DiskHeal { fault_id }) => {
+                let hit_count = self.disk.remove(fault_id);
+                (Ok(Detail::DiskHealed { hit_count }), false)
+            }
+            Ok(Command::Die) => (self.die().map(|()| Detail::Done {}), false),
             Ok(Command::Shutdown) => (Ok(Detail::Done {}), true),
             Err(error) => (
                 Err(format!("the command is not understood: {error}")),
@@ -183,6 +211,15 @@ impl Controlled {
         let ok = outcome.is_ok();
         let detail = outcome.unwrap_or_else(|error| Detail::Error { error });
         (Answer { id, ok, detail }, stop)
+    }
+
+    /// Does not come back unless the disk fails.
+    fn die(&self) -> Result<(), String> {
+        let died = self.disk.write_through_and(|| {
+            // A process may always send itself a signal.
+            let _ = kill(Pid::this(), Signal::SIGKILL);
+        });
+        died.map_err(|error| format!("what was written cannot be left behind: {error}"))
     }
 
     async fn status(&self) -> Result<Detail, String> {

@@ -61,6 +61,11 @@ impl Gate {
         self.answered_at = Some(now);
     }
 
+    /// How many commands were let in and are not answered yet.
+    pub(super) fn under_way_count(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// How long the first command may still wait; `None` if there is none.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let since = self.since?;

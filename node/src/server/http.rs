@@ -23,7 +23,7 @@ use crate::raft::{QuorumDescription, Role};
 use super::admission::Admission;
 use super::body::{Body, MAX_READ_BYTES};
 use super::connections::Crowded;
-use super::driver::{Mailbox, Message, Snapshot, View};
+use super::mailbox::{Mailbox, Message, Snapshot, View};
 use super::metrics;
 use super::operations::{self, Fault, Key, Options};
 use super::pending::Pending;
@@ -381,7 +381,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::server::driver::Inbox;
+    use crate::server::mailbox::Inbox;
     use crate::server::pending::Tickets;
 
     /// A front without a loop behind it: the test plays the loop.

@@ -18,7 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::ids::{Epoch, NodeId};
 use crate::raft::Role;
 
-use super::driver::role_name;
+use super::outbox::role_name;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -12,11 +12,14 @@ mod driver;
 mod gate;
 mod http;
 pub(crate) mod log;
+mod mailbox;
 mod metrics;
 mod operations;
+mod outbox;
 mod peers;
 mod pending;
 mod replies;
+mod sync_desk;
 mod trace_writer;
 pub mod wire;
 
@@ -39,6 +42,7 @@ use crate::mutants::Bug;
 use crate::node_loop::{Arrival, NodeLoop, NodeOptions, Outbox, StartError};
 use crate::raft::Configuration;
 use crate::storage::disk::Disk;
+use crate::storage::faulty_disk::{DiskControl, FaultyDisk, WriteThrough};
 use crate::storage::{DirectoryDisk, DirectoryDiskError, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
@@ -47,11 +51,14 @@ use admission::Admission;
 use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
 use control::Controlled;
-use driver::{Driver, DriverError, Inbox, Mailbox, Message, ProcessOutbox, View};
+use driver::{Driver, DriverError};
 use http::Front;
+use mailbox::{Inbox, Mailbox, Message, View};
+use outbox::ProcessOutbox;
 use peers::Peers;
 use pending::{Pending, Tickets};
 use replies::Replies;
+use sync_desk::SyncDesk;
 pub use trace_writer::TraceOptions;
 use trace_writer::TraceWriter;
 
@@ -207,7 +214,7 @@ struct Process {
     node: NodeId,
     mailbox: Mailbox,
     front: Arc<Front>,
-    control: Option<UnixStream>,
+    control: Option<(UnixStream, DiskControl)>,
     http_port: u16,
     thread: NodeThread,
 }
@@ -267,17 +274,19 @@ impl Process {
             view,
             node_options: options.node,
         };
-        let thread = start_loop(
+        let is_controlled = options.control.is_some();
+        let (thread, disk) = start_loop(
             options.configuration,
             &options.data,
             options.write_behind,
+            is_controlled,
             parts,
         )?;
         Ok(Self {
             node,
             mailbox,
             front,
-            control: options.control,
+            control: options.control.zip(disk),
             http_port: address.port(),
             thread,
         })
@@ -290,11 +299,12 @@ impl Process {
             ended,
         } = self.thread;
         let shutdown = Arc::new(Notify::new());
-        if let Some(stream) = self.control {
+        if let Some((stream, disk)) = self.control {
             let controlled = Controlled {
                 node: self.node,
                 http_port: self.http_port,
                 mailbox: self.mailbox.clone(),
+                disk,
                 shutdown: Arc::clone(&shutdown),
             };
             tokio::spawn(async move {
@@ -349,22 +359,40 @@ struct Parts {
     node_options: NodeOptions,
 }
 
+/// Returns, besides the thread, what lets its disk fail; for a node without a control socket there is
+/// nothing of the kind.
 fn start_loop(
     configuration: Configuration,
     data: &Path,
     write_behind: bool,
+    is_controlled: bool,
     parts: Parts,
-) -> Result<NodeThread, ServerError> {
+) -> Result<(NodeThread, Option<DiskControl>), ServerError> {
     let disk = DirectoryDisk::open(data)?;
     if write_behind {
         let disk = WriteBehindDisk::new(disk).map_err(|source| ServerError::Unreadable {
             path: data.into(),
             source,
         })?;
-        start_thread(configuration, data, disk, parts)
+        start_on(configuration, data, disk, is_controlled, parts)
     } else {
-        start_thread(configuration, data, disk, parts)
+        start_on(configuration, data, disk, is_controlled, parts)
     }
+}
+
+fn start_on<D: Disk + WriteThrough + Send + 'static>(
+    configuration: Configuration,
+    data: &Path,
+    disk: D,
+    is_controlled: bool,
+    parts: Parts,
+) -> Result<(NodeThread, Option<DiskControl>), ServerError> {
+    if !is_controlled {
+        return Ok((start_thread(configuration, data, disk, parts)?, None));
+    }
+    let (disk, control) = FaultyDisk::new(disk);
+    let thread = start_thread(configuration, data, disk, parts)?;
+    Ok((thread, Some(control)))
 }
 
 fn start_thread<D: Disk + Send + 'static>(
@@ -407,7 +435,8 @@ fn start_thread<D: Disk + Send + 'static>(
         tokio::net::TcpListener::from_std(listener)?
     };
     let addresses = Arc::clone(&front.replies.addresses);
-    let driver = Driver::new(clock, inbox, outbox, view, addresses);
+    let desk = Arc::new(SyncDesk::default());
+    let driver = Driver::new(clock, inbox, outbox, view, addresses, Arc::clone(&desk));
     let (tell_stopped, stopped) = oneshot::channel();
     let (stop_http, http_stops) = oneshot::channel();
     let (tell_ended, ended) = oneshot::channel::<()>();
@@ -424,7 +453,11 @@ fn start_thread<D: Disk + Send + 'static>(
     };
     thread::Builder::new()
         .name(node.to_string())
-        .spawn(move || runtime.block_on(live))?;
+        .spawn(move || {
+            if let Err(error) = desk.attend(runtime, live) {
+                stop_at_once(node, format_args!("cannot set up the process: {error}"));
+            }
+        })?;
     Ok(NodeThread {
         stopped,
         stop_http,

@@ -20,7 +20,7 @@ use crate::node_loop::Arrival;
 use crate::raft::{Correlation, PeerAnswer};
 
 use super::complaints::Complaints;
-use super::driver::{Mailbox, Message};
+use super::mailbox::{Mailbox, Message};
 use super::wire::{self, RequestKind};
 
 /// Largest response that is read: one oversized batch on top of an ordinary answer, in bytes.
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::ids::Epoch;
     use crate::message::{EndQuorumEpochRequest, ErrorCode, QuorumEpochResponse};
-    use crate::server::driver::Inbox;
+    use crate::server::mailbox::Inbox;
 
     fn request() -> Request {
         Request::EndQuorumEpoch(EndQuorumEpochRequest {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::batch::Batch;
 use crate::ids::Offset;
+use crate::storage::near_end::count_near_end;
 
 /// A contiguous piece of the log up to its end.
 #[derive(Debug)]
@@ -54,10 +55,11 @@ impl BatchCache {
 
     /// The batch with this base offset, if it is held.
     pub(crate) fn get(&self, base_offset: Offset) -> Option<&Batch> {
-        self.batches
-            .binary_search_by_key(&base_offset, Batch::base_offset)
-            .ok()
-            .map(|at| &self.batches[at])
+        let is_below = |batch: &Batch| batch.base_offset() < base_offset;
+        let at = count_near_end(self.batches.iter(), is_below)
+            .unwrap_or_else(|| self.batches.partition_point(is_below));
+        let batch = self.batches.get(at)?;
+        (batch.base_offset() == base_offset).then_some(batch)
     }
 }
 

@@ -177,10 +177,9 @@ pub(crate) fn write_error(
     action: &'static str,
     file: &str,
 ) -> impl FnOnce(io::Error) -> StorageError {
-    let file = file.to_owned();
     move |source| StorageError::Write {
         action,
-        file,
+        file: file.to_owned(),
         source,
     }
 }
@@ -294,10 +293,9 @@ pub enum OpenError {
 
 /// Names a failed read while opening.
 pub(crate) fn read_error(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> OpenError {
-    let file = file.to_owned();
     move |source| OpenError::Disk {
         action,
-        file,
+        file: file.to_owned(),
         source,
     }
 }

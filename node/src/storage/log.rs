@@ -11,6 +11,7 @@ use crate::storage::cache::BatchCache;
 use crate::storage::disk::{Disk, DiskSync};
 use crate::storage::error::{StorageError, write_error};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
+use crate::storage::near_end::count_near_end;
 use crate::storage::segment::{self, BatchEntry, Link, Segment};
 
 /// How far ahead room is made in the segment that is written to, in bytes.
@@ -61,6 +62,20 @@ struct SyncTarget {
 }
 
 impl LogSync {
+    /// A sync of nothing that takes as long as `work` does.
+    #[cfg(test)]
+    pub(crate) fn of(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {
+        Self {
+            work: DiskSync::to_do(work),
+            target: SyncTarget {
+                base_offset: Offset(0),
+                length_bytes: 0,
+                log_end: Offset(0),
+                cut_count: 0,
+            },
+        }
+    }
+
     /// Waits for the disk, on whatever thread.
     pub fn run(self) -> LogSynced {
         LogSynced {
@@ -373,9 +388,9 @@ impl Log {
         let mut batches = Vec::new();
         let mut read_bytes = 0;
         for segment in &self.segments[self.segment_of(from)..] {
-            let first = segment
-                .entries
-                .partition_point(|entry| entry.end_offset <= from);
+            let is_below = |entry: &BatchEntry| entry.end_offset <= from;
+            let first = count_near_end(segment.entries.iter(), is_below)
+                .unwrap_or_else(|| segment.entries.partition_point(is_below));
             for entry in &segment.entries[first..] {
                 read_bytes += u64::from(entry.batch_bytes);
                 if read_bytes > max_bytes && !batches.is_empty() {

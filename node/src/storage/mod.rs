@@ -11,6 +11,8 @@
 //! file names the snapshot that ends there. It is replaced as a whole, before anything is removed,
 //! so a crash at any point leaves the old or the new start, and too many files at worst.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod cache;
 pub mod checkpoint;
 mod checkpoint_writer;
@@ -18,16 +20,20 @@ pub mod directory_disk;
 pub mod disk;
 pub mod dump;
 mod error;
+pub mod faulty_disk;
 pub mod format;
 pub mod frame;
+pub mod injected_faults;
 mod log;
 pub mod log_start;
 pub mod meta;
+mod near_end;
 pub mod quorum_state;
 pub mod recovery;
 mod segment;
 mod snapshot_recovery;
 mod snapshots;
+pub mod witness;
 pub mod write_behind_disk;
 
 #[cfg(test)]

@@ -89,6 +89,33 @@ impl<D: Disk> WriteBehindDisk<D> {
             .sum()
     }
 
+    /// Hands over to the disk below all that was written, none of it in a durable way: what a process
+    /// that is killed leaves to its operating system.
+    ///
+    /// # Errors
+    /// If the disk below fails, or did so before.
+    pub fn write_through(&mut self) -> io::Result<()> {
+        let nameless = self.files.values_mut();
+        for held in nameless.filter(|held| held.inner_name.is_none()) {
+            held.synced = Some(held.tail.clone());
+        }
+        self.reach_inner(|disk| {
+            for change in std::mem::take(&mut disk.changes) {
+                disk.apply(change)?;
+            }
+            let named = disk.names.values();
+            for file in named {
+                if let Some(held) = disk.files.get_mut(file)
+                    && held.differs()
+                {
+                    // Nobody waits for it: that would be a promise that it is durable.
+                    drop(held.flush(&mut disk.inner)?);
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn hold(&mut self, name: String, held: Held) -> u64 {
         let file = self.next_file;
         self.next_file += 1;
@@ -179,6 +206,11 @@ impl<D: Disk> WriteBehindDisk<D> {
 impl Held {
     fn length_bytes(&self) -> u64 {
         self.kept_bytes + self.tail.len() as u64
+    }
+
+    /// Whether the disk below has something else.
+    fn differs(&self) -> bool {
+        self.kept_bytes != self.inner_bytes || !self.tail.is_empty()
     }
 
     fn cut(&mut self, length_bytes: u64) {

@@ -79,6 +79,32 @@ extern "C" fn write(descriptor: c_int, bytes: *const c_void, count: usize) -> is
     function(descriptor, bytes, count)
 }
 
+fn write_at(
+    descriptor: c_int,
+    bytes: *const c_void,
+    count: usize,
+    at: c_long,
+    name: &CStr,
+) -> isize {
+    if applies("full", descriptor) {
+        fail(ENOSPC);
+        return -1;
+    }
+    let function: extern "C" fn(c_int, *const c_void, usize, c_long) -> isize =
+        unsafe { transmute(hidden(name)) };
+    function(descriptor, bytes, count, at)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pwrite(descriptor: c_int, bytes: *const c_void, count: usize, at: c_long) -> isize {
+    write_at(descriptor, bytes, count, at, c"pwrite")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pwrite64(descriptor: c_int, bytes: *const c_void, count: usize, at: c_long) -> isize {
+    write_at(descriptor, bytes, count, at, c"pwrite64")
+}
+
 fn read(descriptor: c_int, bytes: *mut c_void, count: usize, at: c_long, name: &CStr) -> isize {
     if applies("read", descriptor) {
         fail(EIO);

@@ -96,6 +96,9 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     flag("--rate", options.rate_per_second.to_string());
     flag("--time", duration(options.time_ms));
     flag("--interval", duration(options.interval_ms));
+    if options.healthy_ms > 0 && !from_file {
+        flag("--healthy", duration(options.healthy_ms));
+    }
     flag(
         "--operation-timeout",
         duration(options.operation_timeout_ms),

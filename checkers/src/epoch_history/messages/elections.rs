@@ -59,7 +59,7 @@ impl Rule for Elections {
         }
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }
@@ -72,7 +72,7 @@ impl Elections {
         let (Some(correlation), Some(epoch), "vote", false) = (
             message.correlation,
             message.message_epoch,
-            message.rpc.as_str(),
+            message.rpc.as_ref(),
             message.is_response,
         ) else {
             return;

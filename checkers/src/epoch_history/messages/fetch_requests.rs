@@ -37,7 +37,7 @@ impl Rule for FetchRequests {
             return;
         };
         let (Some(offset), "fetch", false) =
-            (message.offset, message.rpc.as_str(), message.is_response)
+            (message.offset, message.rpc.as_ref(), message.is_response)
         else {
             return;
         };
@@ -74,7 +74,7 @@ impl Rule for FetchRequests {
         });
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }

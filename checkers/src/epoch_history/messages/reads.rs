@@ -61,7 +61,7 @@ impl Rule for Reads {
         });
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }

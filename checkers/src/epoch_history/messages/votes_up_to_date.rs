@@ -57,7 +57,7 @@ impl Rule for VotesUpToDate {
         }
     }
 
-    fn finish(self: Box<Self>, _model: &Model, _complete: bool) -> Vec<Property> {
+    fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
 }
@@ -68,7 +68,7 @@ impl VotesUpToDate {
         let Some((from, message)) = received(event) else {
             return;
         };
-        let asks = matches!(message.rpc.as_str(), "vote" | "pre-vote") && !message.is_response;
+        let asks = matches!(message.rpc.as_ref(), "vote" | "pre-vote") && !message.is_response;
         let (Some(correlation), Some(last_epoch), Some(offset), true) = (
             message.correlation,
             message.last_epoch,
@@ -103,7 +103,7 @@ impl VotesUpToDate {
         let Some((to, message)) = sent(event) else {
             return;
         };
-        let answers = matches!(message.rpc.as_str(), "vote" | "pre-vote") && message.is_response;
+        let answers = matches!(message.rpc.as_ref(), "vote" | "pre-vote") && message.is_response;
         let Some(correlation) = message.correlation.filter(|_| answers) else {
             return;
         };

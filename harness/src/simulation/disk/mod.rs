@@ -14,8 +14,10 @@ use std::io;
 use std::rc::Rc;
 
 use node::storage::Disk;
+use node::storage::injected_faults::{InjectedFault, InjectedFaults};
 
 use super::draws::{Draws, scaled};
+use crate::damage::Edit;
 use platter::Platter;
 
 const US: u64 = 1_000;
@@ -25,23 +27,10 @@ const MS: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedDisk(Rc<RefCell<State>>);
 
-/// What the disk is told to do wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct DiskFaults {
-    /// How many of the coming syncs fail with EIO; what they should have made durable is not.
-    pub(super) failing_sync_count: u32,
-    /// Reads fail with EIO.
-    pub(super) reads_fail: bool,
-    /// No more than this many bytes fit: ENOSPC beyond.
-    pub(super) capacity_bytes: Option<u64>,
-    /// Every sync takes this much longer, in nanoseconds.
-    pub(super) sync_delay_ns: u64,
-}
-
 #[derive(Debug)]
 struct State {
     platter: Platter,
-    faults: DiskFaults,
+    faults: InjectedFaults,
     draws: Draws,
     sync_count: u64,
     slowness: u64,
@@ -54,7 +43,7 @@ impl SimulatedDisk {
     pub(super) fn new(draws: Draws, slowness: u64) -> Self {
         Self(Rc::new(RefCell::new(State {
             platter: Platter::default(),
-            faults: DiskFaults::default(),
+            faults: InjectedFaults::default(),
             draws,
             sync_count: 0,
             slowness,
@@ -87,31 +76,40 @@ impl SimulatedDisk {
         self.0.borrow().platter.visible_files()
     }
 
-    /// Changes what the disk does wrong from now on.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no fault of the vocabulary needs it yet")
-    )]
-    pub(super) fn set_faults(&self, faults: DiskFaults) {
-        self.0.borrow_mut().faults = faults;
+    /// The process ends at `now_ns` and the machine goes on: everything written by then stays, durable or
+    /// not.
+    pub(super) fn keep_written(&self, now_ns: u64) {
+        let mut state = self.0.borrow_mut();
+        state.platter.take_back_after(now_ns);
+        state.platter.settle();
     }
 
-    /// Flips a bit at rest, in a position that `draw` decides; whether there was one to flip.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no fault of the vocabulary needs it yet")
-    )]
-    pub(super) fn flip_bit(&self, file: &str, draw: u64) -> bool {
-        self.0.borrow_mut().platter.flip_bit(file, draw)
+    /// Lets the disk do something wrong from now on.
+    pub(super) fn install(&self, id: u64, fault: InjectedFault) {
+        self.0.borrow_mut().faults.install(id, fault);
     }
 
-    /// Loses everything, as a replaced disk does.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no fault of the vocabulary needs it yet")
-    )]
-    pub(super) fn wipe(&self) {
-        self.0.borrow_mut().platter = Platter::default();
+    /// Ends a fault; returns how many operations it hit.
+    pub(super) fn remove_fault(&self, id: u64) -> u64 {
+        self.0.borrow_mut().faults.remove(id)
+    }
+
+    /// Ends all faults.
+    pub(super) fn remove_faults(&self) {
+        self.0.borrow_mut().faults = InjectedFaults::default();
+    }
+
+    /// Whether some operations fail at present.
+    pub(super) fn is_failing(&self) -> bool {
+        self.0.borrow().faults.fail_operations()
+    }
+
+    /// Destroys something at rest. Meant for a disk after a power cut, when all that is left is durable.
+    pub(super) fn damage(&self, edits: &[Edit]) {
+        let mut state = self.0.borrow_mut();
+        for edit in edits {
+            state.platter.damage(edit);
+        }
     }
 }
 
@@ -126,44 +124,21 @@ impl State {
             960..996 => within(MS, 6 * MS),
             _ => within(8 * MS, 50 * MS),
         };
-        self.time_ns += latency_ns * self.slowness / 100 + self.faults.sync_delay_ns;
+        self.time_ns += latency_ns * self.slowness / 100;
     }
 
-    fn sync_or_fail(&mut self) -> io::Result<()> {
+    fn sync_or_fail(&mut self, file: Option<&str>) -> io::Result<()> {
         self.take_sync_time();
-        if self.faults.failing_sync_count == 0 {
-            return Ok(());
-        }
-        self.faults.failing_sync_count -= 1;
-        Err(input_output_error())
+        let (delay_ns, outcome) = self.faults.before_sync(file);
+        self.time_ns += delay_ns;
+        outcome
     }
-
-    fn make_room(&self, more_bytes: usize) -> io::Result<()> {
-        let full = self.faults.capacity_bytes.is_some_and(|capacity_bytes| {
-            self.platter.used_bytes() + more_bytes as u64 > capacity_bytes
-        });
-        if full {
-            return Err(io::Error::from(io::ErrorKind::StorageFull));
-        }
-        Ok(())
-    }
-
-    fn check_read(&self) -> io::Result<()> {
-        if self.faults.reads_fail {
-            return Err(input_output_error());
-        }
-        Ok(())
-    }
-}
-
-fn input_output_error() -> io::Error {
-    io::Error::from_raw_os_error(nix::libc::EIO)
 }
 
 impl Disk for SimulatedDisk {
     fn append(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
-        state.make_room(bytes.len())?;
+        state.faults.before_write(file)?;
         let time_ns = state.time_ns;
         state.platter.append(time_ns, file, bytes);
         Ok(())
@@ -171,7 +146,7 @@ impl Disk for SimulatedDisk {
 
     fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
-        state.make_room(bytes.len())?;
+        state.faults.before_write(file)?;
         let time_ns = state.time_ns;
         state.platter.cut(time_ns, file, 0);
         state.platter.append(time_ns, file, bytes);
@@ -193,7 +168,7 @@ impl Disk for SimulatedDisk {
     fn sync(&mut self, file: &str) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
         state.platter.length(file).ok_or_else(|| not_found(file))?;
-        state.sync_or_fail()?;
+        state.sync_or_fail(Some(file))?;
         let time_ns = state.time_ns;
         state.platter.sync(time_ns, file);
         Ok(())
@@ -217,29 +192,29 @@ impl Disk for SimulatedDisk {
 
     fn sync_directory(&mut self) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
-        state.sync_or_fail()?;
+        state.sync_or_fail(None)?;
         let time_ns = state.time_ns;
         state.platter.sync_directory(time_ns);
         Ok(())
     }
 
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
-        let state = self.0.borrow();
-        state.check_read()?;
+        let mut state = self.0.borrow_mut();
+        state.faults.before_read(Some(file))?;
         let content = state.platter.content(file).ok_or_else(|| not_found(file))?;
         let rest = content.get(position_bytes as usize..).unwrap_or_default();
         Ok(rest[..length_bytes.min(rest.len())].to_vec())
     }
 
     fn length(&self, file: &str) -> io::Result<Option<u64>> {
-        let state = self.0.borrow();
-        state.check_read()?;
+        let mut state = self.0.borrow_mut();
+        state.faults.before_read(Some(file))?;
         Ok(state.platter.length(file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let state = self.0.borrow();
-        state.check_read()?;
+        let mut state = self.0.borrow_mut();
+        state.faults.before_read(None)?;
         Ok(state.platter.names())
     }
 }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::damage::Edit;
+
 /// Names and contents.
 #[derive(Debug, Default)]
 pub(super) struct Platter {
@@ -254,25 +256,17 @@ impl Platter {
         self.names.keys().cloned().collect()
     }
 
-    pub(super) fn used_bytes(&self) -> u64 {
-        let lengths = self.names.keys().filter_map(|name| self.length(name));
-        lengths.sum()
-    }
-
     pub(super) fn visible_files(&self) -> Vec<(String, Vec<u8>)> {
         let content = |name: &String| Some((name.clone(), self.content(name)?.to_vec()));
         self.names.keys().filter_map(content).collect()
     }
 
-    pub(super) fn flip_bit(&mut self, name: &str, draw: u64) -> bool {
-        let Some(file) = self.names.get(name).and_then(|id| self.files.get_mut(id)) else {
-            return false;
-        };
-        let bit = crate::simulation::draws::scaled(draw, file.visible.len() as u64 * 8);
-        match file.visible.get_mut((bit / 8) as usize) {
-            Some(byte) => *byte ^= 1 << (bit % 8),
-            None => return false,
+    /// Changes what is durable, behind the back of whoever wrote it.
+    pub(super) fn damage(&mut self, edit: &Edit) {
+        let id = self.names.get(edit.file());
+        if let Some(file) = id.and_then(|id| self.files.get_mut(id)) {
+            edit.apply(&mut file.visible);
+            *file = File::settled(std::mem::take(&mut file.visible));
         }
-        true
     }
 }

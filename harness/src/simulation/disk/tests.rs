@@ -3,7 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use node::storage::injected_faults::{DiskProblem, FileKind};
+
 use super::*;
+
+fn fault(problem: DiskProblem) -> InjectedFault {
+    let files = FileKind::All;
+    InjectedFault { problem, files }
+}
 
 fn disk() -> SimulatedDisk {
     SimulatedDisk::new(Draws::new(1, "disk", 0), 100)
@@ -148,10 +155,7 @@ fn syncs_take_time_and_nothing_else_does() {
     disk.sync("a").unwrap();
     let after_ns = disk.time_ns();
     assert!(after_ns >= 5 + 100 * US);
-    disk.set_faults(DiskFaults {
-        sync_delay_ns: 3 * MS,
-        ..DiskFaults::default()
-    });
+    disk.install(7, fault(DiskProblem::SlowSync { delay_ms: 3 }));
     disk.sync("a").unwrap();
     assert!(disk.time_ns() >= after_ns + 3 * MS);
 }
@@ -162,10 +166,7 @@ fn a_failed_sync_makes_nothing_durable() {
         |disk| {
             create(disk, b"one");
             disk.append("a", b"+").unwrap();
-            disk.set_faults(DiskFaults {
-                failing_sync_count: 1,
-                ..DiskFaults::default()
-            });
+            disk.install(7, fault(DiskProblem::SyncError));
             let error = disk.sync("a").unwrap_err();
             assert_eq!(error.raw_os_error(), Some(nix::libc::EIO));
         },
@@ -179,32 +180,54 @@ fn a_failed_sync_makes_nothing_durable() {
 fn a_full_disk_refuses_and_an_unreadable_one_fails() {
     let mut disk = disk();
     create(&mut disk, b"one");
-    disk.set_faults(DiskFaults {
-        capacity_bytes: Some(4),
-        reads_fail: true,
-        ..DiskFaults::default()
-    });
-    disk.append("a", b"2").unwrap();
+    disk.install(7, fault(DiskProblem::NoSpace));
+    disk.install(8, fault(DiskProblem::ReadError));
+    assert!(disk.is_failing());
     let full = disk.append("a", b"3").unwrap_err();
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     assert!(disk.read("a", 0, 1).is_err());
-    disk.set_faults(DiskFaults::default());
+    assert_eq!((disk.remove_fault(7), disk.remove_fault(8)), (1, 1));
+    assert!(!disk.is_failing());
+    disk.append("a", b"2").unwrap();
     assert_eq!(whole(&disk, "a"), Some(b"one2".to_vec()));
 }
 
 #[test]
-fn bits_flip_where_there_are_some_and_a_wiped_disk_is_empty() {
+fn what_is_damaged_at_rest_stays_so() {
     let mut disk = disk();
     create(&mut disk, b"one");
-    assert!(disk.flip_bit("a", 1 << 63));
-    let flipped = whole(&disk, "a").unwrap();
-    let differing: u32 = flipped
-        .iter()
-        .zip(b"one")
-        .map(|(l, r)| (l ^ r).count_ones())
-        .sum();
-    assert_eq!(differing, 1);
-    assert!(!disk.flip_bit("b", 0));
-    disk.wipe();
-    assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+    let (file, position_bytes) = ("a".to_owned(), 1);
+    let bytes = b"xy".to_vec();
+    disk.damage(&[Edit::Overwrite {
+        file: file.clone(),
+        position_bytes,
+        bytes,
+    }]);
+    assert_eq!(whole(&disk, "a"), Some(b"oxy".to_vec()));
+    let length_bytes = 2;
+    disk.damage(&[Edit::Cut { file, length_bytes }]);
+    disk.cut_power(disk.time_ns(), Draws::new(1, "cut", 0));
+    assert_eq!(whole(&disk, "a"), Some(b"ox".to_vec()));
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_wrote() {
+    let mut disk = disk();
+    create(&mut disk, b"one");
+    disk.append("a", b"two").unwrap();
+    let killed_ns = disk.time_ns();
+    disk.sync("a").unwrap();
+    disk.append("a", b"three").unwrap();
+    disk.keep_written(killed_ns);
+    assert_eq!(whole(&disk, "a"), Some(b"onetwo".to_vec()));
+    let left: BTreeSet<_> = survivors(
+        |disk| {
+            create(disk, b"one");
+            disk.append("a", b"two").unwrap();
+            disk.keep_written(disk.time_ns());
+        },
+        SimulatedDisk::time_ns,
+        "a",
+    );
+    assert!(left.contains(&Some(b"one".to_vec())), "it is not durable");
 }

@@ -252,6 +252,10 @@ fn equal_states_that_came_about_differently_have_equal_records() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a snapshot may be written on another thread"
+)]
 fn a_frozen_machine_can_be_written_on_another_thread() {
     let machine = mixed();
     let frozen = machine.freeze();

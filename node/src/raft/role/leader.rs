@@ -342,6 +342,9 @@ impl Replica {
         let Some(leader) = self.as_leader() else {
             return;
         };
+        if self.high_watermark == Some(self.log.end()) {
+            return; // Everything is committed, as after most fetches of a quiet log.
+        }
         let key = self.configuration.key();
         let voters = self.voter_history.latest();
         let own_end = if self.configuration.has(Bug::LeaderCountsUnflushed) {

@@ -11,6 +11,7 @@ mod script;
 mod seeded;
 mod snapshot_damage;
 mod snapshots;
+mod witness;
 
 use std::collections::BTreeMap;
 

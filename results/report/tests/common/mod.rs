@@ -41,6 +41,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
             rate_per_second: 200,
             time_ms: 30_000,
             interval_ms: 4_500,
+            healthy_ms: 0,
             operation_timeout_ms: 1_000,
             recovery_timeout_ms: 10_000,
             bug: None,
@@ -54,6 +55,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
             },
             left_out_operations: Vec::new(),
             cluster: Default::default(),
+            liveness_phase: false,
         },
         environment: Environment {
             harness_version: "0.1.0".into(),

@@ -1,195 +1,102 @@
-//! Owns shrinking: the smallest plan that still fails in exactly the same way, within a budget.
-//! Never accepts another failure for the one that was asked about.
-
-mod minimize;
+//! Owns the steps of shrinking: what is left out, in which order, and what may be left out at all.
+//! Never keeps a smaller plan that does not fail in the way that is asked about.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nemesis::schedule::prepare;
-use results::history::{OperationType, Process};
 use results::schedule::ScheduledFault;
-use results::verdict::Validity;
 
-use self::minimize::{minimize, smallest};
-use super::session::{SessionPlan, Simulated, simulate};
+use super::minimize::{minimize, smallest};
+use super::{Defaults, Trial};
 use crate::exit::Failure;
 use crate::interrupts;
 use crate::runner::START_UP_MS;
+use crate::simulation::SessionPlan;
 
 /// Shortest workload and shortest fault that are tried, in milliseconds.
 const TIME_MIN_MS: u64 = 100;
 const DURATION_MIN_MS: u64 = 20;
 
-/// How much may be tried.
-#[derive(Debug, Clone, Copy)]
-pub struct Budget {
-    /// Runs at most.
-    pub run_count: u32,
-    /// Wall-clock time at most.
-    pub time: Duration,
+/// A step, with what to tell when it is over.
+pub(super) type Step<'a, T> = (&'static str, fn(&mut Shrinker<'a, T>));
+
+/// The smallest failing plan so far, and what may still be tried.
+pub(super) struct Shrinker<'a, T: Trial> {
+    pub(super) trial: &'a mut T,
+    pub(super) best: SessionPlan,
+    pub(super) evidence: T::Evidence,
+    pub(super) run_count_max: u32,
+    pub(super) deadline: Instant,
+    pub(super) defaults: Defaults,
+    pub(super) is_exhausted: bool,
+    /// The first thing that went wrong besides runs that do not fail.
+    pub(super) failure: Option<Failure>,
 }
 
-/// How large a plan is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size {
-    /// Faults.
-    pub fault_count: usize,
-    /// Planned operations that clients began.
-    pub operation_count: u64,
-    /// Nodes.
-    pub node_count: u32,
-    /// Client threads.
-    pub client_count: u32,
-    /// Length of the workload, in milliseconds.
-    pub time_ms: u64,
-}
-
-/// What shrinking came to.
-#[derive(Debug)]
-pub struct Shrunk {
-    /// The smallest failing run that was found; the original one if none is smaller.
-    pub simulated: Simulated,
-    /// Its plan.
-    pub plan: SessionPlan,
-    /// Size before.
-    pub before: Size,
-    /// Size after.
-    pub after: Size,
-    /// How many runs it took.
-    pub run_count: u32,
-    /// Whether the budget was used up before everything was tried.
-    pub is_exhausted: bool,
-}
-
-/// Shrinks a plan that fails. `tell` hears what each step achieved.
-///
-/// # Errors
-/// When the plan does not fail, or names a bug that does not exist.
-pub fn shrink(
-    plan: SessionPlan,
-    budget: Budget,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Shrunk, Failure> {
-    let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
-    if simulated.verdict.valid != Validity::Invalid {
-        return Err(Failure::arguments(format!(
-            "the run is {} when it is run again, so there is no failure to shrink; \
-             was it recorded by another build of the harness?",
-            simulated.verdict.valid.word()
-        )));
-    }
-    let before = size(&plan, &simulated);
-    let mut shrinker = Shrinker {
-        wanted: simulated.verdict.failure_signature(),
-        best: plan,
-        evidence: simulated,
-        runs_left: budget.run_count,
-        run_count: 0,
-        deadline: Instant::now() + budget.time,
-        is_exhausted: false,
-    };
-    type Step = (&'static str, fn(&mut Shrinker));
-    let steps: [Step; 11] = [
-        ("cut after the failure", Shrinker::cut_time),
-        ("dropped kinds of faults", Shrinker::drop_kinds),
-        ("dropped faults", Shrinker::drop_faults),
-        ("began sooner", Shrinker::begin_sooner),
+impl<'a, T: Trial> Shrinker<'a, T> {
+    /// All steps, in their order: what takes away most comes first.
+    pub(super) const STEPS: [Step<'a, T>; 13] = [
+        ("cut after the failure", Self::cut_time),
+        ("dropped the liveness phase", Self::drop_liveness_phase),
+        ("dropped kinds of faults", Self::drop_kinds),
+        ("dropped faults", Self::drop_faults),
+        ("began sooner", Self::begin_sooner),
         // Clients take turns at operations, so fewer of them must come before fewer operations.
-        ("dropped nodes and clients", Shrinker::drop_nodes),
-        ("dropped operations", Shrinker::drop_operations),
-        ("dropped nodes and clients again", Shrinker::drop_nodes),
-        ("shortened faults", Shrinker::shorten_faults),
-        ("dropped faults again", Shrinker::drop_faults),
-        ("cut again", Shrinker::cut_time),
-        ("dropped operations again", Shrinker::drop_operations),
+        ("dropped nodes and clients", Self::drop_nodes),
+        ("dropped operations", Self::drop_operations),
+        ("dropped nodes and clients again", Self::drop_nodes),
+        ("shortened faults", Self::shorten_faults),
+        ("dropped faults again", Self::drop_faults),
+        ("cut again", Self::cut_time),
+        ("dropped operations again", Self::drop_operations),
+        ("went back to usual settings", Self::use_defaults),
     ];
-    for (name, step) in steps {
-        step(&mut shrinker);
-        let size = size(&shrinker.best, &shrinker.evidence);
-        let runs = shrinker.run_count;
-        tell(&format!("{name}: {} ({runs} runs)", describe(&size)));
-    }
-    Ok(Shrunk {
-        after: size(&shrinker.best, &shrinker.evidence),
-        before,
-        simulated: shrinker.evidence,
-        plan: shrinker.best,
-        run_count: shrinker.run_count,
-        is_exhausted: shrinker.is_exhausted,
-    })
-}
 
-/// The size, for people.
-pub fn describe(size: &Size) -> String {
-    let counted = |count: u64, noun: &str| match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    };
-    format!(
-        "{}, {}, {}, {}, {:.1} s",
-        counted(size.fault_count as u64, "fault"),
-        counted(size.operation_count, "operation"),
-        counted(size.node_count.into(), "node"),
-        counted(size.client_count.into(), "client"),
-        size.time_ms as f64 / 1e3
-    )
-}
-
-fn size(plan: &SessionPlan, simulated: &Simulated) -> Size {
-    let end_ns = workload_end_ns(simulated);
-    let invoked = simulated.recording.history.iter().filter(|line| {
-        line.operation_type == OperationType::Invoke
-            && line.process != Process::Nemesis
-            && line.time <= end_ns
-    });
-    Size {
-        fault_count: plan.schedule.faults.len(),
-        operation_count: invoked.count() as u64,
-        node_count: plan.options.nodes,
-        client_count: plan.options.concurrency,
-        time_ms: plan.options.time_ms,
-    }
-}
-
-/// Planned operations end with the workload; what follows are final reads.
-fn workload_end_ns(simulated: &Simulated) -> u64 {
-    let phases = &simulated.recording.manifest.phases;
-    phases.workload_end.unwrap_or(u64::MAX)
-}
-
-struct Shrinker {
-    /// What must be violated, no more and no less.
-    wanted: Vec<String>,
-    best: SessionPlan,
-    evidence: Simulated,
-    runs_left: u32,
-    run_count: u32,
-    deadline: Instant,
-    is_exhausted: bool,
-}
-
-impl Shrinker {
     /// Tries a smaller plan and keeps it if it fails in the same way.
     fn accept(&mut self, plan: SessionPlan) -> bool {
-        let over = self.runs_left == 0 || Instant::now() >= self.deadline;
-        if over || interrupts::count() > 0 {
+        let over = self.trial.run_count() >= self.run_count_max || Instant::now() >= self.deadline;
+        if over || interrupts::count() > 0 || self.failure.is_some() {
             self.is_exhausted = true;
             return false;
         }
-        self.runs_left -= 1;
-        self.run_count += 1;
-        let Ok(simulated) = simulate(&plan, &Arc::new(AtomicBool::new(false))) else {
-            return false;
-        };
-        let same = simulated.verdict.failure_signature() == self.wanted;
-        if same {
-            self.best = plan;
-            self.evidence = simulated;
+        match self.trial.run(&plan) {
+            Ok(Some(evidence)) => {
+                self.best = plan;
+                self.evidence = evidence;
+                true
+            }
+            Ok(None) => false,
+            Err(failure) => {
+                self.failure = Some(failure);
+                false
+            }
         }
-        same
+    }
+
+    fn drop_liveness_phase(&mut self) {
+        if self.best.options.liveness_phase {
+            let mut plan = self.best.clone();
+            plan.options.liveness_phase = false;
+            self.accept(plan);
+        }
+    }
+
+    /// Settings of clients that a run has from its user, one after the other.
+    fn use_defaults(&mut self) {
+        let defaults = self.defaults;
+        let changes: [fn(&mut SessionPlan, Defaults); 3] = [
+            |plan, defaults| plan.options.rate_per_second = defaults.rate_per_second,
+            |plan, defaults| plan.options.operation_timeout_ms = defaults.operation_timeout_ms,
+            |plan, defaults| plan.options.recovery_timeout_ms = defaults.recovery_timeout_ms,
+        ];
+        for change in changes {
+            let mut plan = self.best.clone();
+            change(&mut plan, defaults);
+            if plan.options != self.best.options {
+                self.accept(plan);
+            }
+        }
     }
 
     fn accept_faults(&mut self, faults: &[ScheduledFault]) -> bool {
@@ -249,7 +156,7 @@ impl Shrinker {
         let options = &self.best.options;
         let left_out = options.left_out_operations.iter();
         let left_out_end = left_out.map(|(_, to)| *to).max().unwrap_or(0);
-        let begun_count = size(&self.best, &self.evidence).operation_count;
+        let begun_count = T::operation_count(&self.evidence);
         let paced_count = options.rate_per_second.saturating_mul(options.time_ms) / 1000;
         left_out_end.max(begun_count.max(paced_count) * 3 / 2 + 50)
     }
@@ -338,20 +245,5 @@ mod tests {
         assert_eq!(gaps(&[0], 1), []);
         assert_eq!(gaps(&[], 3), [(0, 3)]);
         assert_eq!(gaps(&[], 0), []);
-    }
-
-    #[test]
-    fn sizes_are_told_in_words() {
-        let size = Size {
-            fault_count: 1,
-            operation_count: 14,
-            node_count: 3,
-            client_count: 2,
-            time_ms: 4_210,
-        };
-        assert_eq!(
-            describe(&size),
-            "1 fault, 14 operations, 3 nodes, 2 clients, 4.2 s"
-        );
     }
 }

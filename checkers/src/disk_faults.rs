@@ -1,0 +1,91 @@
+//! Owns which ends of nodes, and which refusals to start, a fault of the node's disk explains.
+//! Never excuses what a node says or does while it runs.
+//!
+//! A node whose disk fails must stop, since nobody knows what is durable, and one that finds its data
+//! destroyed must not start from it: to refuse is right, to go on and lie is not.
+
+use results::history::{Operation, Process};
+use results::schedule::{Schedule, ScheduledFault};
+use serde_json::{Map, Value};
+
+use crate::node_logs::RESTORED;
+
+/// How much later than the end of a fault its consequences may be noticed.
+const NOTICED_LATE_NS: u64 = 1_000_000_000;
+
+/// The fault of a disk that explains why this node ended, or refused to start, with these words.
+pub(crate) fn explanation<'a>(
+    schedule: &'a Schedule,
+    node: &str,
+    time_ns: u64,
+    refused_to_start: bool,
+    words: &str,
+) -> Option<&'a ScheduledFault> {
+    let mut faults = schedule.faults.iter();
+    faults.find(|fault| {
+        let Some(since_ns) = since_ns(fault) else {
+            return false;
+        };
+        if since_ns > time_ns {
+            return false;
+        }
+        if fault.damaged_nodes().any(|damaged| damaged == node) {
+            return refused_to_start;
+        }
+        let lasted = fault
+            .healed_at_ms
+            .is_none_or(|healed_ms| time_ns <= healed_ms * 1_000_000 + NOTICED_LATE_NS);
+        lasted && is_hit(fault, node) && error_of(fault).is_some_and(|error| words.contains(error))
+    })
+}
+
+/// The fault that had destroyed data of this node by then. Only what a start notices is ever destroyed, so
+/// the node must not start any more.
+pub(crate) fn damage<'a>(
+    schedule: &'a Schedule,
+    node: &str,
+    time_ns: u64,
+) -> Option<&'a ScheduledFault> {
+    let mut faults = schedule.faults.iter();
+    faults.find(|fault| {
+        let is_past = since_ns(fault).is_some_and(|since_ns| since_ns <= time_ns);
+        is_past && fault.damaged_nodes().any(|damaged| damaged == node)
+    })
+}
+
+fn since_ns(fault: &ScheduledFault) -> Option<u64> {
+    Some(fault.resolved.as_ref()?.at_ms * 1_000_000)
+}
+
+fn is_hit(fault: &ScheduledFault, node: &str) -> bool {
+    let resolved = fault.resolved.as_ref();
+    let nodes = resolved.and_then(|it| it.targets.get("nodes")?.as_array());
+    let mut nodes = nodes.into_iter().flatten();
+    nodes.any(|hit| hit == node)
+}
+
+fn error_of(fault: &ScheduledFault) -> Option<&'static str> {
+    if fault.fault.kind != "disk" {
+        return None;
+    }
+    error_text(fault.fault.parameters.get("what")?.as_str()?)
+}
+
+/// What a node says that stopped because a disk fault of this name let an operation fail: the words of the
+/// operating system, the same in all systems that the harness runs on. `None` if nothing fails by it.
+pub fn error_text(what: &str) -> Option<&'static str> {
+    match what {
+        "sync-error" | "read-error" => Some("(os error 5)"),
+        "no-space" => Some("(os error 28)"),
+        _ => None,
+    }
+}
+
+/// Nodes that were still down after all faults were healed because they refuse to start with data that
+/// a fault has destroyed, with their reasons.
+pub(crate) fn left_down(history: &[Operation]) -> Map<String, Value> {
+    let is_restored = |line: &&Operation| line.process == Process::Nemesis && line.f == RESTORED;
+    let restored = history.iter().rev().find(is_restored);
+    let damaged = restored.and_then(|line| line.value["damaged"].as_object());
+    damaged.cloned().unwrap_or_default()
+}

@@ -1,0 +1,126 @@
+//! Owns histories from elsewhere: reading them, whatever their format, and judging them.
+//! Never trusts a byte: what is damaged is named with its line and column.
+
+mod cursor;
+mod edn;
+mod json_lines;
+mod judge;
+mod keys;
+mod pairs;
+mod record;
+mod text_log;
+mod values;
+mod words;
+
+use std::io::Read as _;
+
+use flate2::bufread::MultiGzDecoder;
+
+pub use cursor::Damage;
+pub use judge::{Keys, Options, Report, judge};
+pub use keys::Model;
+pub use pairs::FailedCas;
+pub use record::{Argument, History, Record};
+pub use values::{Value, Values, Whole};
+
+/// How a history is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object per line, as `history.jsonl` of a run.
+    JsonLines,
+    /// Maps in EDN: Jepsen's `history.edn`, Knossos' and Porcupine's test data.
+    Edn,
+    /// Jepsen's old text logs.
+    TextLog,
+}
+
+/// Why a file holds no history.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Something is wrong at one place.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// The compressed file does not unpack.
+    #[error("the gzip data cannot be unpacked: {0}")]
+    Gzip(std::io::Error),
+    /// The unpacked file would be too large.
+    #[error("the unpacked file has more than {} bytes", UNPACKED_MAX_BYTES)]
+    TooLarge,
+    /// The format cannot be told from the beginning of the file.
+    #[error(
+        "cannot tell the format of the history; say whether it is jsonl, edn or log with --format"
+    )]
+    UnknownFormat,
+}
+
+/// Largest file: positions in it must fit into 32 bits.
+pub const UNPACKED_MAX_BYTES: u64 = u32::MAX as u64;
+
+/// What gzip files begin with.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Unpacks what is packed with gzip, and leaves everything else as it is.
+///
+/// # Errors
+///
+/// If the packed data is damaged, or would be larger than [`UNPACKED_MAX_BYTES`].
+pub fn unpack(bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
+    if !bytes.starts_with(&GZIP_MAGIC) {
+        if bytes.len() as u64 > UNPACKED_MAX_BYTES {
+            return Err(ReadError::TooLarge);
+        }
+        return Ok(bytes);
+    }
+    let mut unpacked = Vec::new();
+    MultiGzDecoder::new(bytes.as_slice())
+        .take(UNPACKED_MAX_BYTES + 1)
+        .read_to_end(&mut unpacked)
+        .map_err(ReadError::Gzip)?;
+    if unpacked.len() as u64 > UNPACKED_MAX_BYTES {
+        return Err(ReadError::TooLarge);
+    }
+    Ok(unpacked)
+}
+
+/// Reads a history. Without a format, the beginning of the file tells it. `is_keyed` says that every value
+/// is a pair of key and value, which nothing in the file says.
+///
+/// # Errors
+///
+/// If the file is damaged, with line and column; or if its format cannot be told.
+pub fn read(bytes: &[u8], format: Option<Format>, is_keyed: bool) -> Result<History, ReadError> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let Some(format) = format.or_else(|| guess(bytes)) else {
+        if bytes.trim_ascii().is_empty() {
+            return Ok(History::default());
+        }
+        return Err(ReadError::UnknownFormat);
+    };
+    Ok(match format {
+        Format::JsonLines => json_lines::read(bytes)?,
+        Format::Edn => edn::read(bytes, is_keyed)?,
+        Format::TextLog => text_log::read(bytes, is_keyed)?,
+    })
+}
+
+/// The format that the beginning suggests.
+fn guess(bytes: &[u8]) -> Option<Format> {
+    let start = bytes.trim_ascii_start();
+    let second = start.get(1..)?.trim_ascii_start().first().copied();
+    match start.first()? {
+        b'{' if second == Some(b'"') => Some(Format::JsonLines),
+        b'{' | b'[' | b'(' | b';' | b'#' => Some(Format::Edn),
+        _ => {
+            let mut lines = start.split(|byte| *byte == b'\n').take(GUESS_LINE_COUNT);
+            let is_log = lines.any(|line| {
+                [&b":invoke"[..], b":ok", b":fail", b":info"]
+                    .iter()
+                    .any(|word| line.windows(word.len()).any(|part| part == *word))
+            });
+            is_log.then_some(Format::TextLog)
+        }
+    }
+}
+
+/// How many lines may come before the first operation of a text log.
+const GUESS_LINE_COUNT: usize = 1000;

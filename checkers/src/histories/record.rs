@@ -1,0 +1,94 @@
+//! Owns what a history says, line by line, whatever format it was in.
+//! Never judges it.
+
+use results::history::OperationType;
+
+use super::values::{Value, Values};
+
+/// What an operation was given or returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    /// One value.
+    One(Value),
+    /// Two values in a list, as a compare-and-set has.
+    Two(Value, Value),
+}
+
+impl Argument {
+    /// Nothing.
+    pub const NONE: Self = Self::One(Value::Nil);
+
+    /// As one value.
+    pub fn whole(self, values: &mut Values) -> Value {
+        match self {
+            Self::One(value) => value,
+            Self::Two(one, other) => values.list(&[one, other]),
+        }
+    }
+
+    /// For people.
+    pub fn show(self, values: &Values) -> String {
+        match self {
+            Self::One(value) => values.show(value),
+            Self::Two(one, other) => format!("[{} {}]", values.show(one), values.show(other)),
+        }
+    }
+}
+
+/// One invocation or completion by a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Line on which it begins, counted from 1.
+    pub line: u32,
+    /// Who acts.
+    pub process: i64,
+    /// What the record says about the operation.
+    pub operation_type: OperationType,
+    /// Function, as a place in [`History::functions`].
+    pub function: u16,
+    /// The object, [`Value::Nil`] if there is only one.
+    pub key: Value,
+    /// Argument or result.
+    pub argument: Argument,
+    /// Nanoseconds since the start, where the history has times.
+    pub time_ns: Option<i64>,
+}
+
+/// A history as it was read. What the nemesis did is left out.
+#[derive(Debug, Default)]
+pub struct History {
+    /// In the order in which they stand in the file, which is that in which they happened.
+    pub records: Vec<Record>,
+    /// Names of the functions.
+    pub functions: Vec<String>,
+    /// Values.
+    pub values: Values,
+    /// Lines that were not needed, and why, for people.
+    pub notes: Vec<String>,
+}
+
+impl History {
+    /// Number of a function; `None` if there are too many.
+    pub(super) fn function(&mut self, name: &str) -> Option<u16> {
+        let known = self.functions.iter().position(|one| one == name);
+        let number = known.unwrap_or_else(|| {
+            self.functions.push(name.to_owned());
+            self.functions.len() - 1
+        });
+        (number < FUNCTION_MAX_COUNT).then_some(number as u16)
+    }
+}
+
+/// More functions than this are a damaged file, not a history.
+const FUNCTION_MAX_COUNT: usize = 256;
+
+/// The type with this name.
+pub(super) fn operation_type(name: &str) -> Option<OperationType> {
+    match name {
+        "invoke" => Some(OperationType::Invoke),
+        "ok" => Some(OperationType::Ok),
+        "fail" => Some(OperationType::Fail),
+        "info" => Some(OperationType::Info),
+        _ => None,
+    }
+}

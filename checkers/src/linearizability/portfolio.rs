@@ -1,0 +1,308 @@
+//! Owns the competition of the two orders of search, their budgets, and what they have in common.
+//! Never lets one of them run alone for long: each is hopeless where the other one is fast.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use super::compiled::{Model, State};
+use super::configuration::{Mistake, Move, Step, Walker};
+use super::depth_first::DepthFirst;
+use super::level_order::{Anchor, LevelOrder};
+use super::levels::{Levels, Window};
+use super::timeline::Timeline;
+use super::{Ended, Limit, Limits};
+
+/// How far a search got: the deepest level, and the states seen there.
+#[derive(Debug, Default)]
+pub(super) struct Deepest {
+    pub(super) level: u32,
+    pub(super) states: BTreeSet<State>,
+}
+
+impl Deepest {
+    #[inline]
+    pub(super) fn visit(&mut self, level: u32, state: State) {
+        if level > self.level {
+            self.level = level;
+            self.states.clear();
+        }
+        if level == self.level {
+            self.states.insert(state);
+        }
+    }
+}
+
+/// What searching a compiled object came to; `S` is a state.
+#[derive(Debug)]
+pub enum Searched<S = State> {
+    /// An order.
+    Order(Vec<u32>),
+    /// There is none.
+    None {
+        /// The operation whose completion ends the shortest prefix without one.
+        failed: u32,
+        /// States there may have been right before that completion.
+        states: Vec<S>,
+        /// The last configuration before it that was the only one, if that was wanted.
+        anchor: Option<Anchor<S>>,
+    },
+    /// A limit was reached.
+    Unknown {
+        /// Which one.
+        limit: Limit,
+        /// Completions that the search got past.
+        level: u32,
+        /// Configurations visited.
+        visited_count: u64,
+    },
+}
+
+impl Searched {
+    /// The same with whole states instead of numbers; those that nothing can observe are left out.
+    pub(super) fn whole<S>(self, whole: impl Fn(State) -> Option<S>) -> Searched<S> {
+        match self {
+            Self::Order(order) => Searched::Order(order),
+            Self::None {
+                failed,
+                states,
+                anchor,
+            } => Searched::None {
+                failed,
+                states: states.into_iter().filter_map(&whole).collect(),
+                anchor: anchor.and_then(|anchor| {
+                    Some(Anchor {
+                        level: anchor.level,
+                        state: whole(anchor.state)?,
+                        open: anchor.open,
+                        used: anchor.used,
+                    })
+                }),
+            },
+            Self::Unknown {
+                limit,
+                level,
+                visited_count,
+            } => Searched::Unknown {
+                limit,
+                level,
+                visited_count,
+            },
+        }
+    }
+}
+
+/// Which orders of search to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engines {
+    /// Both, in turns.
+    Both,
+    /// Depth first alone.
+    DepthFirst,
+    /// Level by level alone; keeps the last anchor, but no order.
+    Anchored,
+    /// Level by level alone.
+    LevelOrder,
+}
+
+/// Settings of one search.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    /// What it may cost.
+    pub limits: &'a Limits<'a>,
+    /// Who searches.
+    pub engines: Engines,
+    /// What it does wrong, for tests.
+    pub mistake: Mistake,
+    /// Whether states that nothing can observe are one state.
+    pub forgets: bool,
+}
+
+impl<'a> Settings<'a> {
+    /// Both engines, without mistakes.
+    pub(super) fn new(limits: &'a Limits<'a>) -> Self {
+        Self {
+            limits,
+            engines: Engines::Both,
+            mistake: Mistake::None,
+            forgets: true,
+        }
+    }
+}
+
+/// Searches; of the operations of unknown outcome only those in `optional` matter.
+pub(super) fn search<M: Model>(
+    timeline: &Timeline<M::Action>,
+    optional: &[u32],
+    model: &mut M,
+    settings: Settings<'_>,
+) -> Searched {
+    let too_wide = Searched::Unknown {
+        limit: Limit::Width,
+        level: 0,
+        visited_count: 0,
+    };
+    let Some(levels) = Levels::new(timeline, optional) else {
+        return too_wide;
+    };
+    if levels.count() == 0 {
+        return Searched::Order(Vec::new());
+    }
+    match (levels.open_width(), levels.optional_width()) {
+        (0..=64, 0..=64) => compete::<M, 1, 1>(&levels, model, settings),
+        (0..=64, 65..=512) => compete::<M, 1, 8>(&levels, model, settings),
+        (0..=256, 0..=256) => compete::<M, 4, 4>(&levels, model, settings),
+        (0..=4096, 0..=4096) => compete::<M, 64, 64>(&levels, model, settings),
+        _ => too_wide,
+    }
+}
+
+/// Most configurations between two looks at the limits.
+const LOOK_EVERY: u64 = 1 << 14;
+
+fn compete<M: Model, const W: usize, const C: usize>(
+    levels: &Levels<'_, M::Action>,
+    model: &mut M,
+    settings: Settings<'_>,
+) -> Searched {
+    let Settings {
+        limits,
+        engines,
+        mistake,
+        ..
+    } = settings;
+    let is_anchored = engines == Engines::Anchored;
+    let mut depth_first = DepthFirst::<M, W, C>::new(levels, model, mistake);
+    let mut level_order = LevelOrder::<M, W, C>::new(levels, model, is_anchored, mistake);
+    // On an easy history the first search needs about one configuration per completion.
+    let mut round = levels.count() as u64 + levels.count() as u64 / 4 + 32;
+    let mut spent = 0;
+    loop {
+        let mut left = round;
+        while left > 0 {
+            let allowance = left.min(LOOK_EVERY);
+            left -= allowance;
+            if matches!(engines, Engines::Both | Engines::DepthFirst)
+                && let Some(ended) = depth_first.run(model, allowance)
+            {
+                let deepest = Deepest {
+                    level: depth_first.deepest_level(),
+                    ..Deepest::default()
+                };
+                return conclude(levels, ended, &deepest, None);
+            }
+            spent += allowance;
+            let memory = depth_first.memory_bytes() + level_order.memory_bytes();
+            if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
+                let level = depth_first.deepest_level().max(level_order.deepest().level);
+                return Searched::Unknown {
+                    limit,
+                    level,
+                    visited_count: spent,
+                };
+            }
+        }
+        left = round;
+        while left > 0 {
+            let allowance = left.min(LOOK_EVERY);
+            left -= allowance;
+            if engines != Engines::DepthFirst
+                && let Some(ended) = level_order.run(model, allowance)
+            {
+                let anchor = level_order.anchor(model);
+                return conclude(levels, ended, level_order.deepest(), anchor);
+            }
+            spent += allowance;
+            let memory = depth_first.memory_bytes() + level_order.memory_bytes();
+            if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
+                let level = depth_first.deepest_level().max(level_order.deepest().level);
+                return Searched::Unknown {
+                    limit,
+                    level,
+                    visited_count: spent,
+                };
+            }
+        }
+        round *= 2;
+    }
+}
+
+fn exceeded(limits: &Limits<'_>, spent: u64, memory_bytes: u64) -> Option<Limit> {
+    if spent >= limits.configuration_count {
+        Some(Limit::Configurations)
+    } else if limits.deadline.is_some_and(|end| Instant::now() >= end) {
+        Some(Limit::Time)
+    } else if memory_bytes > limits.memory_bytes {
+        Some(Limit::Memory)
+    } else if limits.is_cancelled() {
+        Some(Limit::Cancelled)
+    } else {
+        None
+    }
+}
+
+fn conclude<A: Copy>(
+    levels: &Levels<'_, A>,
+    ended: Ended,
+    deepest: &Deepest,
+    anchor: Option<Anchor>,
+) -> Searched {
+    match ended {
+        Ended::Found(order) => Searched::Order(order),
+        Ended::Exhausted => Searched::None {
+            failed: levels.deadline(deepest.level as usize) as u32,
+            states: deepest.states.iter().copied().collect(),
+            anchor,
+        },
+    }
+}
+
+/// The operations along a path of moves, found by walking it again.
+pub(super) fn order_along<M: Model, const W: usize, const C: usize>(
+    levels: &Levels<'_, M::Action>,
+    model: &mut M,
+    moves: impl Iterator<Item = Move>,
+    mistake: Mistake,
+) -> Vec<u32> {
+    let mut steps = Vec::with_capacity(levels.timeline.len());
+    let mut window = Window::<M::Action, W>::new(levels, |action| model.kind(action));
+    let mut walker = Walker::<M, W, C> {
+        levels,
+        model,
+        window: &mut window,
+        mistake,
+    };
+    let sink = &mut |step| steps.push(step);
+    let mut configuration = walker.root(sink);
+    walker.advance(&mut configuration, sink);
+    for by in moves {
+        if configuration.level as usize == levels.count() {
+            break;
+        }
+        if by == Move::Complete {
+            walker.complete(&mut configuration, sink);
+        } else {
+            let next = walker.after(&configuration, by, sink);
+            configuration = next.expect("every move on the path was legal when it was first made");
+        }
+        walker.advance(&mut configuration, sink);
+    }
+    order_of(&steps, levels.timeline.len())
+}
+
+/// Turns steps into an order: an absorbed operation stands where it was absorbed, unless it was taken
+/// later.
+pub(super) fn order_of(steps: &[Step], operation_count: usize) -> Vec<u32> {
+    let mut is_taken = vec![false; operation_count];
+    for step in steps {
+        if let Step::Take(operation) = step {
+            is_taken[*operation as usize] = true;
+        }
+    }
+    steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Take(operation) => Some(*operation),
+            Step::Absorb(operation) => (!is_taken[*operation as usize]).then_some(*operation),
+        })
+        .collect()
+}

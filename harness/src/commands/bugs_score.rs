@@ -1,0 +1,371 @@
+//! Owns `harness bugs score`: which seeded bugs are noticed, by whom, and after how many seeds.
+//! Never stores runs of the simulation: a seed and a bug give the run again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use chrono::Utc;
+use nemesis::family::{Family, parse_families};
+use nemesis::plan::{PlanOptions, plan};
+use node::mutants::Bug;
+use results::manifest::RunOptions;
+use results::schedule::Schedule;
+use results::store::{Store, write_document};
+use results::verdict::Validity;
+
+use super::announce;
+use super::bugs::parse;
+use crate::cli::ScoreArgs;
+use crate::execution::{RunPlan, TIMERS, execute, node_program};
+use crate::exit::{self, Failure};
+use crate::interrupts;
+use crate::progress::Progress;
+use crate::runner::START_UP_MS;
+use crate::scenario::Scenario;
+use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, hunt, markdown};
+use crate::simulation::{self, Campaign, SessionPlan, run_campaign};
+
+/// Seeds of the unmodified node are far from those of hunts.
+const UNMODIFIED_FIRST_SEED: u64 = 1 << 40;
+
+/// A scenario with the name of its file.
+struct Targeted {
+    name: String,
+    scenario: Scenario,
+    bug: Bug,
+}
+
+/// Executes `harness bugs score`.
+///
+/// # Errors
+/// When the arguments do not fit together, or the table cannot be written.
+pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
+    let capabilities = simulation::capabilities();
+    let families = parse_families(&args.nemesis, &capabilities)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    let bugs = bugs(args)?;
+    let targeted = scenarios(&args.scenarios)?;
+    // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
+    stock_plan(args, &families, None, 1)?;
+    interrupts::watch().context("cannot listen for Ctrl-C")?;
+    let mut progress = Progress::new(args.output.quiet || args.output.json);
+    let unmodified = unmodified(args, &families, &mut progress)?;
+    let limits = Limits {
+        job_count: args.jobs.map_or_else(processor_count, usize::from),
+        hunt_time: Duration::from_millis(args.time_limit),
+    };
+    let planned = hunts(args, &bugs, &targeted);
+    let (mut over_count, all_count) = (0, planned.len());
+    let mut found = hunt(
+        planned,
+        limits,
+        &|hunt, seed| match &hunt.way {
+            Way::Scenario(name) => {
+                let named = targeted.iter().find(|targeted| targeted.name == *name);
+                let named = named.ok_or_else(|| Failure::arguments("no such scenario"))?;
+                Ok(named.scenario.plan(seed))
+            }
+            _ => stock_plan(args, &families, Some(hunt.bug), seed),
+        },
+        &mut |caught| {
+            over_count += 1;
+            progress.note(&format!("{over_count} of {all_count}: {}", told(caught)));
+        },
+    )?;
+    found.extend(against_processes(args, &families, &bugs, &mut progress)?);
+    found.sort_by(|one, other| (&one.way, one.repetition).cmp(&(&other.way, other.repetition)));
+    let score = Score {
+        command: shown(&command),
+        harness: format!(
+            "harness {} {}",
+            env!("CARGO_PKG_VERSION"),
+            option_env!("HARNESS_COMMIT").unwrap_or("")
+        )
+        .trim_end()
+        .to_owned(),
+        machine: format!(
+            "{} {}, {} processors",
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+            processor_count()
+        ),
+        date: Utc::now().format("%Y-%m-%d").to_string(),
+        seeds_max: args.seeds,
+        repetitions: args.repetitions,
+        unmodified,
+        hunts: found,
+        bugs: bugs.iter().map(|bug| bug.id().to_owned()).collect(),
+    };
+    progress.clear();
+    write(args, &score)
+}
+
+fn write(args: &ScoreArgs, score: &Score) -> Result<u8, Failure> {
+    let page = markdown(score);
+    if let Some(folder) = args
+        .table
+        .parent()
+        .filter(|folder| folder != &Path::new(""))
+    {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let data = args.table.with_extension("json");
+    results::store::write_atomically(&args.table, page.as_bytes())?;
+    write_document(&data, score)?;
+    if args.output.json {
+        let line = serde_json::to_string(score).context("cannot put the score into JSON")?;
+        announce::print(&line)?;
+    } else {
+        announce::print(&format!(
+            "{page}\ntable: {}\ndata:  {}",
+            args.table.display(),
+            data.display()
+        ))?;
+    }
+    Ok(if score.unmodified.invalid_count > 0 {
+        exit::INVALID
+    } else if interrupts::count() > 0 {
+        exit::UNKNOWN
+    } else {
+        exit::VALID
+    })
+}
+
+fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
+}
+
+/// The command line, with the program's name instead of where it was on this machine.
+fn shown(command: &[String]) -> String {
+    let words = command.iter().skip(1).map(String::as_str);
+    let words: Vec<&str> = std::iter::once("harness").chain(words).collect();
+    words.join(" ")
+}
+
+fn told(caught: &Caught) -> String {
+    let Caught {
+        bug,
+        way,
+        repetition,
+        tried_count,
+        elapsed_ms,
+        failures,
+        ..
+    } = caught;
+    let way = match way {
+        Way::Stock => "stock".to_owned(),
+        Way::Scenario(name) => format!("scenario {name}"),
+        Way::Processes => "processes".to_owned(),
+    };
+    let outcome = match caught.seed {
+        Some(seed) => format!("noticed with seed {seed} by {}", failures.join(", ")),
+        None => "not noticed".to_owned(),
+    };
+    let elapsed_s = *elapsed_ms as f64 / 1e3;
+    format!("{bug} {way} {repetition}: {outcome} ({tried_count} runs, {elapsed_s:.1} s)")
+}
+
+fn bugs(args: &ScoreArgs) -> Result<Vec<Bug>, Failure> {
+    if args.bugs.is_empty() {
+        return Ok(Bug::ALL.to_vec());
+    }
+    let named = args.bugs.iter().map(|text| {
+        parse(text)?
+            .parse::<Bug>()
+            .map_err(|error| Failure::arguments(error.to_string()))
+    });
+    named.collect()
+}
+
+/// The scenarios of a folder that were made for a bug; none if there is no such folder.
+fn scenarios(folder: &Path) -> Result<Vec<Targeted>, Failure> {
+    let mut found = Vec::new();
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(found);
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = path
+            .file_stem()
+            .map(|name| name.to_string_lossy().into_owned());
+        let (Some(name), true) = (name, path.extension().is_some_and(|end| end == "json")) else {
+            continue;
+        };
+        let scenario = Scenario::read(&path)?;
+        let bug = scenario.options.bug.as_deref().map(str::parse::<Bug>);
+        if let Some(Ok(bug)) = bug {
+            found.push(Targeted {
+                name,
+                scenario,
+                bug,
+            });
+        }
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// Every bug and way, as often as asked for, with seeds that no two repetitions share.
+fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
+    let mut hunts = Vec::new();
+    for bug in bugs {
+        let made_for_it = targeted.iter().filter(|targeted| targeted.bug == *bug);
+        let made_for_it = made_for_it.map(|targeted| Way::Scenario(targeted.name.clone()));
+        for way in std::iter::once(Way::Stock).chain(made_for_it) {
+            for repetition in 1..=args.repetitions {
+                hunts.push(Hunt {
+                    bug: *bug,
+                    way: way.clone(),
+                    repetition,
+                    first_seed: args.first_seed + u64::from(repetition - 1) * args.seeds,
+                    seed_count: args.seeds,
+                });
+            }
+        }
+    }
+    hunts
+}
+
+fn options(args: &ScoreArgs, families: &[Family], bug: Option<Bug>) -> RunOptions {
+    let families = families.iter();
+    RunOptions {
+        workload: crate::workload::WORKLOADS[0].into(),
+        nemesis: families.map(|family| family.name().to_owned()).collect(),
+        nodes: args.nodes,
+        concurrency: 10,
+        rate_per_second: 200,
+        time_ms: args.time,
+        interval_ms: args.interval,
+        healthy_ms: 0,
+        operation_timeout_ms: 500,
+        recovery_timeout_ms: 20_000,
+        bug: bug.map(|bug| bug.name().to_owned()),
+        timers: TIMERS,
+        left_out_operations: Vec::new(),
+        cluster: Default::default(),
+        liveness_phase: true,
+    }
+}
+
+fn schedule(args: &ScoreArgs, families: &[Family], seed: u64) -> Result<Schedule, Failure> {
+    let planned = plan(&PlanOptions {
+        styles: simulation::capabilities().styles(),
+        ..PlanOptions::new(
+            seed,
+            families.to_vec(),
+            (1..=args.nodes).map(|id| format!("n{id}")).collect(),
+            args.time,
+            args.interval,
+        )
+    });
+    let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
+    for fault in &mut planned.faults {
+        fault.trigger.at_ms += START_UP_MS;
+    }
+    Ok(planned)
+}
+
+fn stock_plan(
+    args: &ScoreArgs,
+    families: &[Family],
+    bug: Option<Bug>,
+    seed: u64,
+) -> Result<SessionPlan, Failure> {
+    Ok(SessionPlan {
+        seed,
+        options: options(args, families, bug),
+        schedule: schedule(args, families, seed)?,
+    })
+}
+
+fn unmodified(
+    args: &ScoreArgs,
+    families: &[Family],
+    progress: &mut Progress,
+) -> Result<Unmodified, Failure> {
+    if args.unmodified_seeds == 0 {
+        return Ok(Unmodified::default());
+    }
+    let last_seed = UNMODIFIED_FIRST_SEED + args.unmodified_seeds - 1;
+    let summary = run_campaign(Campaign {
+        seeds: UNMODIFIED_FIRST_SEED..=last_seed,
+        job_count: args.jobs.map_or_else(processor_count, usize::from),
+        fail_fast: false,
+        records_all: false,
+        plan: &|seed| stock_plan(args, families, None, seed),
+        keep: &|_| Ok(None),
+        show: &mut |summary| progress.show_campaign(summary),
+    })?;
+    let alarms = summary.failures.iter();
+    let alarms = alarms.filter(|outcome| outcome.valid == Validity::Invalid);
+    Ok(Unmodified {
+        seed_count: summary.done_count,
+        invalid_count: summary.invalid_count,
+        unknown_count: summary.unknown_count,
+        false_alarms: alarms
+            .map(|outcome| (outcome.seed, outcome.signature.clone()))
+            .collect(),
+        elapsed_ms: summary.elapsed.as_millis() as u64,
+    })
+}
+
+/// Runs of real processes take as long as they take, one after the other.
+fn against_processes(
+    args: &ScoreArgs,
+    families: &[Family],
+    bugs: &[Bug],
+    progress: &mut Progress,
+) -> Result<Vec<Caught>, Failure> {
+    let mut all = Vec::new();
+    if args.processes == 0 {
+        return Ok(all);
+    }
+    let program = node_program(None)?;
+    let store = Store::new(&args.store.out);
+    for bug in bugs {
+        let begun = Instant::now();
+        let mut caught = Caught {
+            bug: bug.id().to_owned(),
+            way: Way::Processes,
+            repetition: 1,
+            tried_count: 0,
+            elapsed_ms: 0,
+            seed: None,
+            failures: Vec::new(),
+            summary: String::new(),
+            is_complete: false,
+        };
+        for seed in args.first_seed..args.first_seed + u64::from(args.processes) {
+            if interrupts::count() > 0 {
+                break;
+            }
+            let plan = RunPlan {
+                label: format!("score-{}", bug.id()),
+                seed,
+                options: options(args, families, Some(*bug)),
+                schedule: schedule(args, families, seed)?,
+                replay_of: None,
+                program: program.clone(),
+                keep: false,
+                fail_fast: false,
+                command: Vec::new(),
+            };
+            let finished = execute(plan, &store, &mut Progress::new(true))?;
+            caught.tried_count += 1;
+            if finished.verdict.valid == Validity::Invalid {
+                caught.seed = Some(seed);
+                caught.failures = finished.verdict.failure_signature();
+                caught.summary = finished.verdict.summary;
+                break;
+            }
+        }
+        caught.is_complete =
+            caught.seed.is_some() || caught.tried_count == u64::from(args.processes);
+        caught.elapsed_ms = begun.elapsed().as_millis() as u64;
+        progress.note(&told(&caught));
+        all.push(caught);
+    }
+    Ok(all)
+}

@@ -1,0 +1,208 @@
+//! Owns `harness doctor`: what this machine and each world can do, and what not and why.
+//! Never changes anything, and never starts a node.
+
+use std::path::Path;
+
+use nemesis::capability::{Capabilities, Need};
+use nemesis::family::Family;
+
+use super::announce;
+use crate::cli::NODES_MAX;
+use crate::exit::Failure;
+use crate::{processes, simulation};
+
+/// Files that the harness opens for each ordered pair of nodes, and besides: see the proxies.
+const FILES_PER_PAIR: u64 = 2 + 2 * nemesis::links::CONNECTIONS_MAX as u64;
+
+/// Executes `harness doctor`.
+///
+/// # Errors
+/// When standard output is closed.
+pub fn doctor() -> Result<u8, Failure> {
+    let worlds = [processes::capabilities(), simulation::capabilities()];
+    announce::print(&machine())?;
+    announce::print("")?;
+    announce::print(&table(&needs(&worlds)))?;
+    announce::print("")?;
+    announce::print(&table(&families(&worlds)))?;
+    announce::print("\nall, none, and every part of a family are in the README.")?;
+    Ok(0)
+}
+
+/// What this machine has that faults need.
+fn machine() -> String {
+    let processor_count = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut rows = vec![
+        ["THIS MACHINE", "", ""].map(str::to_owned),
+        row("system", std::env::consts::OS, std::env::consts::ARCH),
+        row(
+            "processors",
+            &processor_count.to_string(),
+            "what nodes, clients and proxies share",
+        ),
+    ];
+    let (found, told) = if Path::new("/proc/self/stat").exists() {
+        ("yes", "the system says whether a process is stopped")
+    } else {
+        (
+            "no",
+            "there is no /proc, so nothing proves that a process is stopped: pauses count as indeterminate",
+        )
+    };
+    rows.push(row("/proc", found, told));
+    let loopback = std::net::TcpListener::bind(("127.0.0.1", 0));
+    let (found, told) = match &loopback {
+        Ok(_) => ("yes", "nodes and proxies listen on 127.0.0.1".to_owned()),
+        Err(error) => ("no", format!("nodes need 127.0.0.1: {error}")),
+    };
+    rows.push(row("loopback", found, &told));
+    rows.push(files());
+    table(&rows)
+}
+
+/// Whether long cuts of the largest cluster could use up the files that a process may open.
+fn files() -> [String; 3] {
+    let pair_count = u64::from(NODES_MAX * (NODES_MAX - 1));
+    let needed_count = pair_count * FILES_PER_PAIR;
+    let limit = std::fs::read_to_string("/proc/self/limits").ok();
+    let limit = limit.as_deref().and_then(open_files_limit);
+    match limit {
+        Some(limit) if limit >= needed_count => row(
+            "open files",
+            &limit.to_string(),
+            "enough for every cluster under every cut",
+        ),
+        Some(limit) => row(
+            "open files",
+            &limit.to_string(),
+            &format!(
+                "{NODES_MAX} nodes under a long cut may need {needed_count}; raise it with ulimit -n"
+            ),
+        ),
+        None => row("open files", "?", "the system does not tell its limit"),
+    }
+}
+
+/// The limit in force, as the system words it: a name, the soft limit, the hard limit.
+fn open_files_limit(limits: &str) -> Option<u64> {
+    let mut lines = limits.lines();
+    let values = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+    match values.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+/// What each world can do.
+fn needs(worlds: &[Capabilities]) -> Vec<[String; 4]> {
+    let mut rows = vec![["CAN", "processes", "simulation", "WHY NOT"].map(str::to_owned)];
+    for need in Need::all() {
+        let unable = worlds.iter().filter(|world| !world.can(need));
+        let reasons: Vec<_> = unable.map(|world| why_not(world, need)).collect();
+        rows.push([
+            need.activity().to_owned(),
+            word(worlds[0].can(need)),
+            word(worlds[1].can(need)),
+            told(worlds, &reasons),
+        ]);
+    }
+    rows
+}
+
+fn why_not(world: &Capabilities, need: Need) -> (&'static str, String) {
+    let reason = world.reason(need).unwrap_or("not built yet");
+    (world.world(), reason.to_owned())
+}
+
+/// What keeps worlds from something; once, if it is the same for all of them.
+fn told(worlds: &[Capabilities], reasons: &[(&'static str, String)]) -> String {
+    let first = reasons.first().map(|(_, reason)| reason);
+    if reasons.len() == worlds.len() && reasons.iter().all(|(_, reason)| Some(reason) == first) {
+        return first.cloned().unwrap_or_default();
+    }
+    let each = reasons
+        .iter()
+        .map(|(world, reason)| format!("{world}: {reason}"));
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Which families each world can do; of the others, the first thing that is missing.
+fn families(worlds: &[Capabilities]) -> Vec<[String; 4]> {
+    let mut rows = vec![["--nemesis", "processes", "simulation", "WHY NOT"].map(str::to_owned)];
+    for family in Family::ALL {
+        let missing = |world: &Capabilities| world.missing(family.needs());
+        let missing: Vec<_> = worlds.iter().map(missing).collect();
+        let reasons = missing.iter().flatten();
+        let reasons: Vec<_> = reasons
+            .map(|missing| (missing.world, format!("no {}", missing.need.activity())))
+            .collect();
+        rows.push([
+            family.name().to_owned(),
+            word(missing[0].is_none()),
+            word(missing[1].is_none()),
+            told(worlds, &reasons),
+        ]);
+    }
+    rows
+}
+
+fn word(can: bool) -> String {
+    if can { "yes" } else { "no" }.to_owned()
+}
+
+fn row(name: &str, found: &str, told: &str) -> [String; 3] {
+    [name, found, told].map(str::to_owned)
+}
+
+/// Aligned columns, two spaces apart.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_need_and_family_has_a_line_and_every_no_has_a_reason() {
+        let worlds = [processes::capabilities(), simulation::capabilities()];
+        let needs = needs(&worlds);
+        assert_eq!(needs.len(), 1 + Need::all().count());
+        let families = families(&worlds);
+        assert_eq!(families.len(), 1 + Family::ALL.len());
+        for row in needs[1..].iter().chain(&families[1..]) {
+            let has_no = row[1..3].contains(&"no".to_owned());
+            assert_eq!(has_no, !row[3].is_empty(), "{row:?}");
+        }
+        let reordering = needs.iter().find(|row| row[0].contains("overtake"));
+        assert!(reordering.is_some_and(|row| row[3].contains("TCP")));
+    }
+
+    #[test]
+    fn the_limit_of_open_files_is_the_one_in_force() {
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files  1024  4096  files\n";
+        assert_eq!(open_files_limit(limits), Some(1024));
+        assert_eq!(
+            open_files_limit("Max open files unlimited unlimited"),
+            Some(u64::MAX)
+        );
+        assert_eq!(open_files_limit(""), None);
+    }
+
+    #[test]
+    fn what_this_machine_has_is_told() {
+        let told = machine();
+        for word in ["processors", "/proc", "loopback", "open files"] {
+            assert!(told.contains(word), "{told}");
+        }
+    }
+}

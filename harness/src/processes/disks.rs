@@ -1,0 +1,290 @@
+//! Owns the faults of disks of a cluster of processes: operations that fail, and data destroyed at rest.
+//! Never touches the data directory of a node that runs, except to read it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use nemesis::fault::DiskFault;
+use results::schedule::damaged_bytes_of;
+use serde_json::{Map, Value, json};
+
+use super::cluster::Cluster;
+use super::faults::{Active, HELD_LIMIT, HELD_LOOK, effect_map, report};
+use crate::damage::{Contents, Damage, DamageDraws, Edit, count_caused, draw};
+use crate::world::FaultReport;
+
+impl Cluster {
+    /// Lets a disk do something wrong, also after the node was started again. Returns how often the node
+    /// had crashed by then.
+    ///
+    /// # Errors
+    /// For people: the node runs and cannot be told.
+    async fn fail_disk(&self, id: u64, node: &str, fault: DiskFault) -> Result<usize, String> {
+        let (runs, crash_count) = {
+            let mut slot = self.slot(node)?.lock().await;
+            slot.disk_faults.insert(id, fault);
+            (slot.process.is_some(), slot.last_words.len())
+        };
+        if !runs {
+            return Ok(crash_count);
+        }
+        self.await_reachable(node, HELD_LIMIT).await;
+        let told = match self.control(node).await {
+            Ok(control) => {
+                let told = control.fail_disk(id, fault).await;
+                told.map_err(|error| format!("the disk of {node} cannot be failed: {error}"))
+            }
+            Err(problem) => Err(problem),
+        };
+        let Err(problem) = told else {
+            return Ok(crash_count);
+        };
+        let mut slot = self.slot(node)?.lock().await;
+        if slot.notice_end() {
+            self.set_address(node, None);
+        }
+        if slot.process.is_none() {
+            // It has ended meanwhile, and hears of it at its next start.
+            return Ok(crash_count);
+        }
+        slot.disk_faults.remove(&id);
+        Err(problem)
+    }
+
+    /// Lets a disk work again, as far as this fault goes; returns how many operations it hit, as far as the
+    /// node has lived to tell, and how often the node has crashed of it, of the crashes after the first
+    /// `crash_count`. A node that is stopped goes on some time, and is told then.
+    ///
+    /// # Errors
+    /// For people: the node runs and cannot be told.
+    async fn mend_disk(
+        &self,
+        id: u64,
+        node: &str,
+        crash_count: usize,
+    ) -> Result<(u64, usize), String> {
+        let fault = self.slot(node)?.lock().await.disk_faults.remove(&id);
+        let mut unanswered = false;
+        let hit_count = loop {
+            let told = match self.control(node).await {
+                Ok(control) => {
+                    let told = control.heal_disk(id).await;
+                    told.map_err(|error| format!("the disk of {node} cannot be mended: {error}"))
+                }
+                Err(problem) => Err(problem),
+            };
+            let problem = match told {
+                Ok(hit_count) => break hit_count,
+                Err(problem) => problem,
+            };
+            let mut slot = self.slot(node)?.lock().await;
+            if slot.notice_end() {
+                self.set_address(node, None);
+            }
+            if slot.process.is_none() {
+                // What its disk did ended with the process.
+                break 0;
+            }
+            if slot.stopped_since.is_none() && unanswered {
+                return Err(problem);
+            }
+            // It may have been stopped in the middle of the conversation, and be back by now.
+            unanswered = slot.stopped_since.is_none();
+            drop(slot);
+            tokio::time::sleep(HELD_LOOK).await;
+        };
+        let slot = self.slot(node)?.lock().await;
+        let since = slot.last_words.get(crash_count..).unwrap_or_default();
+        let crashed_count = fault.map_or(0, |fault| count_caused(fault, since));
+        Ok((hit_count, crashed_count))
+    }
+
+    /// Lets a disk work again, whatever faults it has.
+    ///
+    /// # Errors
+    /// For people: the node runs and cannot be told.
+    pub(super) async fn mend_everything(&self, node: &str) -> Result<(), String> {
+        let slot = self.slot(node)?.lock().await;
+        let ids: Vec<u64> = slot.disk_faults.keys().copied().collect();
+        drop(slot);
+        for id in ids {
+            self.mend_disk(id, node, 0).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a node that has ended because of its disk, if nothing keeps it from working now.
+    async fn start_if_owed(&self, node: &str) -> Result<(), String> {
+        let slot = self.slot(node)?.lock().await;
+        let is_due = slot.is_owed && !slot.is_damaged && !slot.has_failing_disk();
+        drop(slot);
+        if is_due {
+            self.start(node).await?;
+        }
+        Ok(())
+    }
+
+    /// Kills a node and destroys something in its data directory.
+    ///
+    /// # Errors
+    /// For people: why not. The node runs, as far as it did before.
+    async fn destroy(
+        &self,
+        node: &str,
+        fault: DiskFault,
+        draws: &DamageDraws,
+    ) -> Result<Damage, String> {
+        let data = self.slot(node)?.lock().await.settings.folder.join("data");
+        let unreadable = |error: io::Error| format!("cannot read the data of {node}: {error}");
+        // What cannot be damaged is not killed for nothing.
+        let told = |why: String| format!("{node}: {why}");
+        let before = contents(&data).map_err(unreadable)?;
+        draw(fault.what, fault.files, &before, draws).map_err(told)?;
+        self.kill(node).await?;
+        let destroyed = contents(&data).map_err(unreadable).and_then(|contents| {
+            let damage = draw(fault.what, fault.files, &contents, draws).map_err(told)?;
+            let applied = damage.edits.iter().try_for_each(|edit| apply(&data, edit));
+            applied.map_err(|error| format!("cannot damage the data of {node}: {error}"))?;
+            Ok(damage)
+        });
+        match destroyed {
+            Ok(damage) => {
+                self.slot(node)?.lock().await.is_damaged = true;
+                Ok(damage)
+            }
+            Err(why) => {
+                self.revive(node).await?;
+                Err(why)
+            }
+        }
+    }
+}
+
+/// The files of a data directory. What disappears meanwhile is not there.
+fn contents(data: &Path) -> io::Result<Contents> {
+    let mut contents = Contents::new();
+    for entry in std::fs::read_dir(data)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') || !entry.file_type()?.is_file() {
+            continue;
+        }
+        match std::fs::read(entry.path()) {
+            Ok(bytes) => drop(contents.insert(name, bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(contents)
+}
+
+fn apply(data: &Path, edit: &Edit) -> io::Result<()> {
+    let file: File = OpenOptions::new()
+        .write(true)
+        .open(data.join(edit.file()))?;
+    match edit {
+        Edit::Overwrite {
+            position_bytes,
+            bytes,
+            ..
+        } => file.write_all_at(bytes, *position_bytes)?,
+        Edit::Cut { length_bytes, .. } => file.set_len(*length_bytes)?,
+    }
+    file.sync_all()
+}
+
+/// Lets disks fail while their nodes run, or destroys what is on them.
+pub(super) async fn fail(
+    cluster: &Cluster,
+    id: u64,
+    nodes: Vec<String>,
+    disk: DiskFault,
+    seed: u64,
+) -> (Option<Active>, FaultReport) {
+    if disk.what.destroys_data() {
+        return destroy(cluster, id, nodes, disk, seed).await;
+    }
+    let mut failing = Vec::new();
+    let mut problems = Vec::new();
+    for node in nodes {
+        match cluster.fail_disk(id, &node, disk).await {
+            Ok(crash_count) => failing.push((node, crash_count)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    // What it does shows only once the node uses its disk: see healing.
+    let report = report(failing.len(), problems, Map::new());
+    let active = (!failing.is_empty()).then_some(Active::Disk { nodes: failing });
+    (active, report)
+}
+
+async fn destroy(
+    cluster: &Cluster,
+    id: u64,
+    nodes: Vec<String>,
+    disk: DiskFault,
+    seed: u64,
+) -> (Option<Active>, FaultReport) {
+    let mut hit = Vec::new();
+    let mut problems = Vec::new();
+    let mut effect = Map::new();
+    for node in nodes {
+        let position = cluster.names().position(|name| *name == node).unwrap_or(0);
+        let draws = DamageDraws::new(seed, id, position);
+        match cluster.destroy(&node, disk, &draws).await {
+            Ok(damage) => {
+                effect.insert(damaged_bytes_of(&node), damage.damaged_bytes.into());
+                hit.push(node);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let report = report(hit.len(), problems, effect);
+    (Active::killed(hit), report)
+}
+
+/// Lets disks work again and starts the nodes that have ended because they did not.
+pub(super) async fn mend(
+    cluster: &Cluster,
+    id: u64,
+    nodes: Vec<(String, usize)>,
+) -> (Vec<String>, Map<String, Value>) {
+    let mut problems = Vec::new();
+    let (mut hit_count, mut crashed_count) = (0, 0);
+    for (node, crash_count) in &nodes {
+        match cluster.mend_disk(id, node, *crash_count).await {
+            Ok((hits, crashes)) => {
+                hit_count += hits;
+                crashed_count += crashes;
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for (node, _) in &nodes {
+        problems.extend(cluster.start_if_owed(node).await.err());
+    }
+    let effect = json!({ "hit_count": hit_count, "crashed_count": crashed_count });
+    (problems, effect_map(effect))
+}
+
+/// Of these nodes those that do not start with the data that was destroyed, with their reasons.
+pub(super) async fn refusals(cluster: &Cluster, nodes: &[String]) -> Map<String, Value> {
+    let mut refused = Map::new();
+    for node in nodes {
+        let Ok(slot) = cluster.slot(node) else {
+            continue;
+        };
+        let slot = slot.lock().await;
+        if slot.is_damaged
+            && let Some(reason) = &slot.failed_start
+        {
+            refused.insert(format!("{node}_refuses"), json!(reason));
+        }
+    }
+    if !refused.is_empty() {
+        refused.insert("refused_count".into(), json!(refused.len()));
+    }
+    refused
+}

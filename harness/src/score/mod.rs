@@ -1,0 +1,182 @@
+//! Owns hunts: how many seeds, and how long, it takes until a seeded bug is noticed, one way after another.
+//! Never counts an unknown verdict as noticed, and never leaves out a bug that nobody noticed.
+
+mod table;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use node::mutants::Bug;
+use results::verdict::Validity;
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::interrupts;
+use crate::simulation::{SessionPlan, simulate};
+
+pub use self::table::{Score, Unmodified, markdown};
+
+/// How often interrupts are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How a bug is looked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Planned faults of the usual kinds, in the simulation.
+    Stock,
+    /// The schedule of a scenario that was made for the bug, in the simulation; its name.
+    Scenario(String),
+    /// Planned faults against real processes.
+    Processes,
+}
+
+/// Looking for one bug, in one way, over one range of seeds.
+#[derive(Debug, Clone)]
+pub struct Hunt {
+    /// The bug.
+    pub bug: Bug,
+    /// The way.
+    pub way: Way,
+    /// Which repetition, from 1: each has seeds of its own.
+    pub repetition: u32,
+    /// The first seed; the next ones follow.
+    pub first_seed: u64,
+    /// Seeds at most.
+    pub seed_count: u64,
+}
+
+/// What came of a hunt.
+#[derive(Debug, Clone, Serialize)]
+pub struct Caught {
+    /// Id of the bug.
+    pub bug: String,
+    /// The way.
+    pub way: Way,
+    /// Which repetition.
+    pub repetition: u32,
+    /// Seeds that were run, the last one included.
+    pub tried_count: u64,
+    /// Wall-clock time of one thread, in milliseconds.
+    pub elapsed_ms: u64,
+    /// The seed that noticed the bug.
+    pub seed: Option<u64>,
+    /// What was violated there.
+    pub failures: Vec<String>,
+    /// Why, for people.
+    pub summary: String,
+    /// Whether all seeds were tried, or the bug was noticed: otherwise time was over, or somebody stopped it.
+    pub is_complete: bool,
+}
+
+/// Limits of hunting.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Hunts at once.
+    pub job_count: usize,
+    /// Wall-clock time of one hunt at most.
+    pub hunt_time: Duration,
+}
+
+/// Makes the plan of one seed of a hunt.
+pub type Planner<'a> = dyn Fn(&Hunt, u64) -> Result<SessionPlan, Failure> + Sync + 'a;
+
+/// Hunts in the simulation, several at once; each hunt runs its seeds one after the other in one thread, so
+/// how many seeds it takes does not depend on how many hunts run. `tell` hears of each that is over.
+///
+/// # Errors
+/// When a plan cannot be made; the other hunts are stopped then.
+pub fn hunt(
+    hunts: Vec<Hunt>,
+    limits: Limits,
+    plan: &Planner<'_>,
+    tell: &mut dyn FnMut(&Caught),
+) -> Result<Vec<Caught>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let left = Mutex::new(VecDeque::from(hunts));
+    let mut all = Vec::new();
+    let mut failure = None;
+    std::thread::scope(|scope| {
+        let (over, overs) = mpsc::channel();
+        for _ in 0..limits.job_count.max(1) {
+            let (over, stop, left) = (over.clone(), &stop, &left);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let next = left
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .pop_front();
+                    let Some(hunt) = next else { return };
+                    if over.send(pursue(&hunt, limits, plan, stop)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(over);
+        loop {
+            if interrupts::count() > 0 {
+                stop.store(true, Ordering::Relaxed);
+            }
+            match overs.recv_timeout(LOOK) {
+                Ok(Ok(caught)) => {
+                    tell(&caught);
+                    all.push(caught);
+                }
+                Ok(Err(problem)) => {
+                    stop.store(true, Ordering::Relaxed);
+                    failure.get_or_insert(problem);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    });
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(all),
+    }
+}
+
+fn pursue(
+    hunt: &Hunt,
+    limits: Limits,
+    plan: &Planner<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Caught, Failure> {
+    let begun = Instant::now();
+    let mut caught = Caught {
+        bug: hunt.bug.id().to_owned(),
+        way: hunt.way.clone(),
+        repetition: hunt.repetition,
+        tried_count: 0,
+        elapsed_ms: 0,
+        seed: None,
+        failures: Vec::new(),
+        summary: String::new(),
+        is_complete: false,
+    };
+    for number in 0..hunt.seed_count {
+        if begun.elapsed() >= limits.hunt_time {
+            break;
+        }
+        let seed = hunt.first_seed + number;
+        let simulated = simulate(&plan(hunt, seed)?, stop)?;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        caught.tried_count += 1;
+        let verdict = simulated.verdict;
+        if verdict.valid == Validity::Invalid {
+            caught.seed = Some(seed);
+            caught.failures = verdict.failure_signature();
+            caught.summary = verdict.summary;
+            break;
+        }
+    }
+    caught.is_complete = caught.seed.is_some() || caught.tried_count == hunt.seed_count;
+    caught.elapsed_ms = begun.elapsed().as_millis() as u64;
+    Ok(caught)
+}

@@ -1,0 +1,183 @@
+//! Owns the faults of disks of a simulated cluster: operations that fail, and data destroyed at rest.
+//! Never says what a node has to make of them.
+
+use nemesis::fault::{DiskFault, DiskProblem, Files};
+use node::storage::injected_faults::{self, FileKind, InjectedFault};
+use results::schedule::damaged_bytes_of;
+use serde_json::{Map, Value, json};
+
+use super::lives::Reviving;
+use super::{Active, Errand, effect, report};
+use crate::damage::{Damage, DamageDraws, count_caused, draw};
+use crate::simulation::simulated_node::Life;
+use crate::simulation::world::SimulatedWorld;
+use crate::world::FaultReport;
+
+impl SimulatedWorld {
+    pub(super) fn fail_disks(
+        &mut self,
+        id: u64,
+        names: &[String],
+        disk: DiskFault,
+    ) -> (Option<Active>, FaultReport) {
+        match injected(disk) {
+            Some(fault) => self.inject(id, names, disk, fault),
+            None => self.destroy(id, names, disk),
+        }
+    }
+
+    fn inject(
+        &mut self,
+        id: u64,
+        names: &[String],
+        disk: DiskFault,
+        fault: InjectedFault,
+    ) -> (Option<Active>, FaultReport) {
+        let mut nodes = Vec::new();
+        let mut problems = Vec::new();
+        for name in names {
+            match self.position(name) {
+                Ok(node) => {
+                    self.nodes[node].disk.install(id, fault);
+                    nodes.push((node, self.faults.last_words_of(node).len()));
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        // What it does shows only once the node uses its disk: see healing.
+        let report = report(nodes.len(), problems, Map::new());
+        let active = (!nodes.is_empty()).then_some(Active::Disk { nodes, disk });
+        (active, report)
+    }
+
+    pub(super) fn mend_disks(&mut self, id: u64, nodes: &[(usize, usize)], disk: DiskFault) {
+        let mut hit_count = 0;
+        let mut crashed_count = 0;
+        for (node, crash_count) in nodes {
+            hit_count += self.nodes[*node].disk.remove_fault(id);
+            let last_words = self.faults.last_words_of(*node);
+            crashed_count += count_caused(disk, &last_words[*crash_count..]);
+        }
+        // A node that has stopped because of its disk is started as soon as the disk works again.
+        let nodes = nodes.iter().map(|(node, _)| *node);
+        let owed = |node: &usize| {
+            self.faults.owed.contains(node)
+                && !self.faults.damaged.contains(node)
+                && !self.nodes[*node].disk.is_failing()
+        };
+        let nodes: Vec<usize> = nodes.filter(owed).collect();
+        self.start_if_down(&nodes);
+        self.faults.errands.push(Errand::Revive(Reviving {
+            id,
+            left: nodes.clone(),
+            nodes,
+            since_ns: None,
+            problems: Vec::new(),
+            effect: effect(json!({
+                "hit_count": hit_count, "crashed_count": crashed_count
+            })),
+        }));
+        self.look_at_faults();
+    }
+
+    /// Cuts the power of nodes and destroys something on their disks.
+    fn destroy(
+        &mut self,
+        id: u64,
+        names: &[String],
+        disk: DiskFault,
+    ) -> (Option<Active>, FaultReport) {
+        let (running, mut problems) = self.running(names);
+        let mut nodes = Vec::new();
+        let mut effect = Map::new();
+        for node in running {
+            match self.destroy_on(id, node, disk) {
+                Ok(damage) => {
+                    let name = damaged_bytes_of(&self.names[node]);
+                    effect.insert(name, damage.damaged_bytes.into());
+                    nodes.push(node);
+                }
+                Err(why) => problems.push(format!("{}: {why}", self.names[node])),
+            }
+        }
+        let report = report(nodes.len(), problems, effect);
+        let since_ns = self.now_ns;
+        let active = (!nodes.is_empty()).then_some(Active::Kill { nodes, since_ns });
+        self.look_at_faults();
+        (active, report)
+    }
+
+    fn destroy_on(&mut self, id: u64, node: usize, fault: DiskFault) -> Result<Damage, String> {
+        let draws = DamageDraws::new(self.seed, id, node);
+        let disk = self.nodes[node].disk.clone();
+        let contents = || disk.files().into_iter().collect();
+        // What cannot be damaged is not killed for nothing.
+        draw(fault.what, fault.files, &contents(), &draws)?;
+        self.power_off(node);
+        match draw(fault.what, fault.files, &contents(), &draws) {
+            Ok(damage) => {
+                self.damage(node, &damage);
+                self.faults.damaged.insert(node);
+                Ok(damage)
+            }
+            Err(why) => {
+                self.begin_start(node);
+                Err(format!("{why}, once its power was cut"))
+            }
+        }
+    }
+
+    /// Of these nodes those that do not start with the data that was destroyed, with their reasons.
+    pub(super) fn refusals(&self, nodes: &[usize]) -> Map<String, Value> {
+        let mut refused = Map::new();
+        let refuses =
+            |node: &&usize| self.faults.damaged.contains(node) && self.is_refusing(**node);
+        for node in nodes.iter().filter(refuses) {
+            let reason = self.faults.failed_starts.get(node);
+            refused.insert(format!("{}_refuses", self.names[*node]), json!(reason));
+        }
+        if !refused.is_empty() {
+            refused.insert("refused_count".into(), json!(refused.len()));
+        }
+        refused
+    }
+
+    /// Nodes that stay down with the data that was destroyed, by name, with their reasons.
+    pub(super) fn left_down(&self) -> Map<String, Value> {
+        let damaged = self.faults.damaged.iter();
+        let refusing = damaged.filter(|node| self.is_refusing(**node));
+        refusing
+            .map(|node| {
+                let reason = json!(self.faults.failed_starts.get(node));
+                (self.names[*node].clone(), reason)
+            })
+            .collect()
+    }
+
+    fn is_refusing(&self, node: usize) -> bool {
+        matches!(self.nodes[node].life, Life::Down) && self.faults.failed_starts.contains_key(&node)
+    }
+}
+
+/// As the node's own layer understands it; `None` for damage at rest.
+pub(in crate::simulation) fn injected(disk: DiskFault) -> Option<InjectedFault> {
+    let problem = match disk.what {
+        DiskProblem::SlowSync => injected_faults::DiskProblem::SlowSync {
+            delay_ms: disk.delay_ms.unwrap_or(0),
+        },
+        DiskProblem::SyncError => injected_faults::DiskProblem::SyncError,
+        DiskProblem::NoSpace => injected_faults::DiskProblem::NoSpace,
+        DiskProblem::ReadError => injected_faults::DiskProblem::ReadError,
+        DiskProblem::BitFlip
+        | DiskProblem::Truncate
+        | DiskProblem::TornWrite
+        | DiskProblem::MisdirectedWrite => return None,
+    };
+    let files = match disk.files {
+        Files::All => FileKind::All,
+        Files::Log => FileKind::Log,
+        Files::QuorumState => FileKind::QuorumState,
+        Files::Snapshot => FileKind::Snapshot,
+    };
+    Some(InjectedFault { problem, files })
+}

@@ -1,0 +1,68 @@
+//! Owns the checks of `harness bugs score`, with bugs that are noticed at once and one that cannot be.
+//! Never measures anything worth keeping: the limits are far too low for that.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod kit;
+
+use kit::{Lab, document};
+
+#[test]
+fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
+    let lab = Lab::new();
+    let arguments = "bugs score ack-on-append B14 cluster-id-skip --seeds 15 --repetitions 2 \
+                     --unmodified-seeds 3 --time 5 --interval 1 --jobs 2 --table out/score.md";
+    let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
+    let outcome = outcome.expect_code(0);
+    let page = std::fs::read_to_string(lab.path().join("out/score.md")).unwrap();
+    assert!(outcome.stdout.starts_with(&page), "{}", outcome.stdout);
+    let row = |id: &str| {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| {id} |")));
+        row.unwrap().to_owned()
+    };
+    assert!(row("B09").contains("linearizable"), "{page}");
+    assert!(row("B14").contains("liveness/core-recovery"), "{page}");
+    assert!(row("B67").contains("none in 15"), "{page}");
+    assert!(row("B67").contains("nobody"), "{page}");
+    assert!(page.contains("2 of 3 bugs were noticed"), "{page}");
+    assert!(page.contains("3 seeds, 0 false alarms"), "{page}");
+    assert!(page.contains("`harness bugs score ack-on-append"), "{page}");
+    let data = document(&lab.path().join("out/score.json"));
+    let hunts = data["hunts"].as_array().unwrap();
+    assert_eq!(hunts.len(), 6);
+    for hunt in hunts {
+        let first_seed = 1 + 15 * (hunt["repetition"].as_u64().unwrap() - 1);
+        let tried_count = hunt["tried_count"].as_u64().unwrap();
+        assert_eq!(hunt["is_complete"], true, "{hunt}");
+        if let Some(seed) = hunt["seed"].as_u64() {
+            assert_eq!(seed, first_seed + tried_count - 1, "{hunt}");
+        } else {
+            assert_eq!((hunt["bug"].as_str().unwrap(), tried_count), ("B67", 15));
+        }
+    }
+    assert!(!lab.runs().exists(), "runs of the simulation are not kept");
+}
+
+#[test]
+fn what_cannot_be_hunted_is_refused_before_anything_runs() {
+    let lab = Lab::new();
+    for (arguments, told) in [
+        (vec!["bugs", "score", "no-such-bug"], "unknown bug"),
+        (
+            vec!["bugs", "score", "--nemesis", "rain"],
+            "unknown nemesis",
+        ),
+        (vec!["bugs", "score", "--seeds", "0"], "0 is not in"),
+        (vec!["bugs", "score", "--time", "1"], "too short"),
+    ] {
+        let outcome = lab.harness(&arguments);
+        assert_eq!(outcome.code, 254, "{arguments:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
+    }
+    assert!(!lab.path().join("docs").exists());
+}
