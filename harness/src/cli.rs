@@ -149,6 +149,8 @@ pub struct ScoreArgs {
 
 /// Most nodes of a cluster.
 pub const NODES_MAX: u32 = 9;
+/// Most observers of a cluster.
+pub const OBSERVERS_MAX: u32 = 5;
 /// Most client threads.
 pub const CONCURRENCY_MAX: u32 = 1000;
 
@@ -191,19 +193,36 @@ pub struct ExecutionArgs {
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// What goes wrong: partition-random, kill, pause, clock-skew, several with commas, all, or none; the
-    /// README has all names. Each may have its own pace: kill:interval=2s:intensity=200,pause
-    #[arg(long, default_value = "partition-random", value_name = "FAULTS")]
-    pub nemesis: String,
+    /// What goes wrong: partition-random, kill, pause, clock-skew, membership, snapshot, several with commas, all, or none;
+    /// the README has all names. Each may have its own pace: kill:interval=2s:intensity=200,pause
+    /// [default: partition-random; with --swarm: all]
+    #[arg(long, value_name = "FAULTS")]
+    pub nemesis: Option<String>,
     /// What clients do
     #[arg(long, default_value = workload::WORKLOADS[0], value_name = "NAME")]
     pub workload: String,
     /// How long the workload runs: seconds, or 5m
     #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time: u64,
-    /// Number of nodes, all of them voters
+    /// Number of voters
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     pub nodes: u32,
+    /// Number of nodes that replicate and serve local reads, but do not vote
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(OBSERVERS_MAX)))]
+    pub observers: u32,
+    /// Where the voters are said: in what every node is started with, or in the log, where faults can change
+    /// them; in the log by default if there are observers, or faults that change voters
+    #[arg(long, value_name = "WHERE")]
+    pub voters: Option<VotersFlag>,
+    /// Take a snapshot after this many bytes of records
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub snapshot_every: Option<u64>,
+    /// Delete old log and snapshots once a node has more than this; as much as --snapshot-every by default
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub retention: Option<u64>,
+    /// Record every message between nodes in their traces, so that more invariants can be checked
+    #[arg(long)]
+    pub trace_messages: bool,
     /// Number of client threads
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX)))]
     pub concurrency: u32,
@@ -251,6 +270,22 @@ pub struct RunArgs {
     pub execution: ExecutionArgs,
 }
 
+impl RunArgs {
+    /// What goes wrong, where no schedule says it.
+    pub fn nemesis(&self) -> &str {
+        self.nemesis.as_deref().unwrap_or("partition-random")
+    }
+}
+
+/// Where the voters are said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum VotersFlag {
+    /// In what every node is started with.
+    Configured,
+    /// In the log.
+    Log,
+}
+
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Switch {
@@ -269,6 +304,11 @@ pub struct SimArgs {
     /// How many seeds to run at once; one per processor by default
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
+    /// Draw for every seed which of the faults are on and how often they come, the cluster and its timers,
+    /// snapshots and clients; --nemesis says which faults to draw from
+    #[arg(long, conflicts_with_all = ["nodes", "observers", "voters", "concurrency", "rate", "operation_timeout",
+        "snapshot_every", "retention", "trace_messages", "schedule"])]
+    pub swarm: bool,
     /// What every seed runs
     #[command(flatten)]
     pub run: RunArgs,

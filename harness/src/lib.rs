@@ -21,5 +21,6 @@ pub mod scenario;
 pub mod score;
 pub mod shrink;
 pub mod simulation;
+pub mod swarm;
 pub mod workload;
 pub mod world;

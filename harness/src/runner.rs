@@ -390,15 +390,15 @@ impl<'a, W: World> Runner<'a, W> {
         let leads = cause.filter(|cause| cause.leads);
         // Clients hear of a new leader later than those who watch it.
         let leader = match leads {
-            Some(cause) => Some(cause.event.node.clone()),
-            None => self.clients.leader().map(str::to_owned),
+            Some(cause) => Some(cause.event.node.as_str()),
+            None => self.clients.leader(),
         };
         let view = ClusterView {
             event_node: cause.map(|cause| cause.event.node.clone()),
             roles: sight.roles,
             log_ends: sight.log_ends,
             damaged: self.damaged_nodes(),
-            ..ClusterView::new(self.world.nodes().to_vec(), leader)
+            ..self.world.view(leader)
         };
         resolve(self.seed, fault.id, &parsed, &view)
     }

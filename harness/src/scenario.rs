@@ -70,9 +70,7 @@ impl Scenario {
         if scenario.seeds.is_empty() {
             return Err(described("a scenario needs at least one seed".into()));
         }
-        let nodes: Vec<String> = (1..=scenario.options.nodes)
-            .map(|id| format!("n{id}"))
-            .collect();
+        let nodes = scenario.options.all_nodes();
         prepare(&mut scenario.schedule, &nodes).map_err(|error| described(error.to_string()))?;
         Ok(scenario)
     }

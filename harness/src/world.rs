@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use nemesis::action::Action;
+use nemesis::view::ClusterView;
 use results::schedule::{FaultOutcome, StartingEvent};
 use results::trace::Role;
 use results::trigger::EventTrigger;
@@ -17,8 +18,12 @@ pub trait World {
     /// Nanoseconds since the run started.
     fn now_ns(&self) -> u64;
 
-    /// Names of the nodes, in order of their ids.
+    /// Names of all nodes that may be part of the cluster at some time, in order of their ids.
     fn nodes(&self) -> &[String];
+
+    /// What is known of the cluster, for whoever draws the targets of a fault; `leader` is who is taken for
+    /// the leader.
+    fn view(&self, leader: Option<&str>) -> ClusterView;
 
     /// Sends a request. Exactly one [`Event::Answer`] with this call's id follows.
     fn call(&mut self, call: Call);

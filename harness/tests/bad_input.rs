@@ -444,3 +444,21 @@ fn seeded_bugs_are_listed_with_and_without_the_word() {
     assert_eq!(short, listed);
     one_line(&refused(&lab, &["bugs", "lits"], 254));
 }
+
+#[test]
+fn voters_that_stay_and_faults_that_change_them_are_told_apart() {
+    let lab = Lab::new();
+    for world in ["run", "sim"] {
+        let configured = [world, "--nemesis", "membership", "--voters", "configured"];
+        let said = refused(&lab, &configured, 254);
+        one_line(&said);
+        assert!(said.contains("--voters log"), "{said}");
+        let observers = [world, "--voters", "configured", "--observers", "1"];
+        let said = refused(&lab, &observers, 254);
+        one_line(&said);
+        assert!(said.contains("every node is a voter"), "{said}");
+    }
+    let said = refused(&lab, &["sim", "--swarm", "--nodes", "3"], 254);
+    one_line(&said);
+    assert!(said.contains("--swarm"), "{said}");
+}

@@ -72,6 +72,10 @@ pub struct NodeStatus {
     pub high_watermark: Option<u64>,
     /// Offset after the last record of its log.
     pub log_end: u64,
+    /// Offset after the last record that its newest snapshot covers; 0 for none. Absent where it does not
+    /// tell.
+    #[serde(default)]
+    pub snapshot_end: Option<u64>,
     /// Its clock.
     pub clock: ClockReading,
 }
@@ -174,6 +178,11 @@ impl ControlClient {
         ClockAnswer::deserialize(answer)
             .map(|answer| answer.clock)
             .map_err(|error| ControlError::Malformed(error.to_string()))
+    }
+
+    /// Asks the node to take a snapshot as soon as it may take one.
+    pub async fn take_snapshot(&self) -> Result<(), ControlError> {
+        self.call("snapshot", &Map::new()).await.map(drop)
     }
 
     /// Lets the node's disk do something wrong, until [`Self::heal_disk`] is told the same number.

@@ -13,6 +13,7 @@ pub mod control;
 pub mod family;
 pub mod fault;
 pub mod links;
+pub mod membership;
 pub mod names;
 pub mod plan;
 pub mod processes;

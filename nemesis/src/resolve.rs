@@ -225,7 +225,10 @@ impl Resolver<'_> {
             Shape::MajoritiesRing => shapes::majorities_ring(&self.order()),
             Shape::Bridge => shapes::bridge(&self.order()),
             Shape::Chain => shapes::chain(&self.order()),
-            Shape::Kip996 => shapes::kip_996(&self.order()),
+            Shape::Kip996 => match self.voter_order().get(..5) {
+                Some(five) => shapes::kip_996(five),
+                None => return Err(format!("{} voters are not five", self.voters.len())),
+            },
             Shape::Groups(groups) => {
                 let groups = groups.iter().map(|group| self.all_positions(group));
                 shapes::between_groups(&groups.collect::<Vec<_>>())

@@ -95,10 +95,88 @@ pub struct RunOptions {
     /// its failure does not need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out_operations: Vec<(u64, u64)>,
+    /// What the cluster is made of besides its voters.
+    #[serde(default, skip_serializing_if = "ClusterOptions::is_usual")]
+    pub cluster: ClusterOptions,
     /// Whether a random majority must recover alone, with the rest dead or cut off, before everything is
     /// healed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub liveness_phase: bool,
+}
+
+/// Where the voters of a cluster are said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Voters {
+    /// In what every node is started with; they cannot change (kraft.version 0).
+    #[default]
+    Configured,
+    /// In the log, where they can change (kraft.version 1, KIP-853).
+    Log,
+}
+
+/// What a cluster is made of besides its voters. Voters come first in the order of ids, then observers,
+/// then spares.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterOptions {
+    /// Where the voters are said.
+    #[serde(default)]
+    pub voters: Voters,
+    /// Number of nodes that replicate and serve local reads, but do not vote at first.
+    #[serde(default)]
+    pub observers: u32,
+    /// Number of nodes that are not part of the cluster at first, but can be added.
+    #[serde(default)]
+    pub spares: u32,
+    /// A snapshot is due after this many bytes of records. Absent: as the world has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_bytes: Option<u64>,
+    /// How large log and snapshots of a node may grow together before old ones go. Absent: as the world
+    /// has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_bytes: Option<u64>,
+    /// Size at which a file of the log is closed. Absent: as the world has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment_bytes: Option<u64>,
+    /// Whether every node reports every message between nodes.
+    #[serde(default)]
+    pub trace_messages: bool,
+    /// The kind of run that was drawn for the seed, where a swarm was asked for: everything else that was
+    /// drawn stands in the other options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swarm: Option<String>,
+}
+
+impl ClusterOptions {
+    /// Whether nothing was asked for.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl RunOptions {
+    /// Names of all nodes that may be part of the cluster at some time, in order of their ids.
+    pub fn all_nodes(&self) -> Vec<String> {
+        names(1..=self.member_count() + self.cluster.spares)
+    }
+
+    /// Names of the nodes that the cluster begins with, voters first.
+    pub fn first_nodes(&self) -> Vec<String> {
+        names(1..=self.member_count())
+    }
+
+    /// Names of the voters that the cluster begins with.
+    pub fn first_voters(&self) -> Vec<String> {
+        names(1..=self.nodes)
+    }
+
+    fn member_count(&self) -> u32 {
+        self.nodes + self.cluster.observers
+    }
+}
+
+fn names(ids: std::ops::RangeInclusive<u32>) -> Vec<String> {
+    ids.map(|id| format!("n{id}")).collect()
 }
 
 fn is_zero(number: &u64) -> bool {

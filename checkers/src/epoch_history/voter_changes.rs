@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use results::trace::{Started, TraceDetail, TraceEvent};
+use results::trace::{Role, Started, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
 use super::committed::Comparison;
@@ -24,7 +24,8 @@ impl VoterChanges {
             property: Property::new(
                 "K1",
                 "voters are added and removed one at a time, each change committed before the next, \
-                 and those of the log are in force",
+                 those of the log are in force, and a leader that is removed leads until that is \
+                 committed, no longer",
                 "KIP-853; Ongaro 2014, section 4.1; Ongaro 2015, single-server changes (raft-dev)",
             ),
         }
@@ -33,8 +34,17 @@ impl VoterChanges {
 
 impl Rule for VoterChanges {
     fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
-        if let TraceDetail::Started(started) = &event.detail {
-            self.check_restart(model, event, started);
+        match &event.detail {
+            TraceDetail::Started(started) => self.check_restart(model, event, started),
+            TraceDetail::Append { .. } => self.check_removed(model, event, Removed::LeadsOn),
+            TraceDetail::RoleChange {
+                role: Role::Resigned,
+                reason: Some(reason),
+                ..
+            } if reason.starts_with(REASON_REMOVED) => {
+                self.check_removed(model, event, Removed::Leaves);
+            }
+            _ => {}
         }
     }
 
@@ -50,6 +60,16 @@ impl Rule for VoterChanges {
     fn finish(self, _model: &Model, _complete: bool) -> Vec<Property> {
         vec![self.property]
     }
+}
+
+/// How a leader begins to tell that it resigns because it is no voter any more.
+const REASON_REMOVED: &str = "removed";
+
+/// What a leader does that has removed itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removed {
+    LeadsOn,
+    Leaves,
 }
 
 /// The voters before a change, if it adds or removes any: endpoints may change freely.
@@ -105,6 +125,41 @@ impl VoterChanges {
                 (summary, event_json(event), event_json(&earlier.event))
             });
         }
+    }
+
+    /// A leader that has removed itself commits that, and then resigns at once: nobody else may know of it
+    /// before, and nobody has to follow a leader that is no voter afterwards.
+    fn check_removed(&mut self, model: &Model, event: &TraceEvent, what: Removed) {
+        let node = model.node(event);
+        let Some(leads) = node
+            .leads
+            .filter(|leads| !node.lost && leads.epoch == event.epoch)
+        else {
+            return;
+        };
+        let Some((voters, Some(entry))) = node.voters.recorded_before(i64::MAX) else {
+            return;
+        };
+        if voters.contains(event.node.as_str()) || voters.is_empty() {
+            return;
+        }
+        self.property.checked += 1;
+        let is_committed = leads.high_watermark.is_some_and(|end| end > entry.offset);
+        let told = match (what, is_committed) {
+            (Removed::LeadsOn, true) => "went on to lead",
+            (Removed::Leaves, false) => "resigned",
+            _ => return,
+        };
+        self.property.violated(event.time, || {
+            let summary = format!(
+                "{} {told} at {}, {} its own removal at offset {} was committed",
+                event.node,
+                seconds(event.time),
+                if is_committed { "after" } else { "before" },
+                entry.offset
+            );
+            (summary, event_json(event), event_json(&entry.event))
+        });
     }
 
     fn check_committed(&mut self, event: &TraceEvent, reported: &ReportedVoters) {

@@ -499,8 +499,10 @@ impl Cluster {
         self.committed = Some(committed);
         self.expose(leader, committed);
         // Whoever has been removed leads until that is committed.
-        let recorded_below = committed >= self.nodes[leader].end();
-        if !voters.contains(&leader) && recorded_below {
+        let mut records = self.nodes[leader].log.iter().rev();
+        let removal = records.find(|batch| batch.names_voters);
+        let is_committed = removal.is_some_and(|removal| removal.base < committed);
+        if !voters.contains(&leader) && is_committed {
             self.leader = None;
             self.role(leader, Role::Resigned, None);
         }

@@ -406,3 +406,44 @@ fn a_wiped_node_is_another_replica() {
     assert_eq!(wipe("another"), Validity::Valid);
     assert_eq!(wipe("of-n1"), Validity::Invalid);
 }
+
+/// Whoever it does not tell goes on to follow it.
+#[test]
+fn a_removed_leader_leads_until_its_removal_is_committed_and_no_longer() {
+    let resigns = |reason: &str| TraceDetail::RoleChange {
+        role: Role::Resigned,
+        leader: None,
+        epoch_start_offset: None,
+        reason: Some(reason.into()),
+    };
+    let committed = || {
+        let mut script = Script::removal_of_the_leader();
+        script.append("n1", 2);
+        script.flush("n2", 2).flush("n3", 2).commit("n1", 2);
+        script
+    };
+    let k1 = |script: &mut Script| script.judge().properties["K1"].clone();
+
+    let mut in_time = committed();
+    in_time.say("n1", resigns("removed from the voters"));
+    let found = k1(&mut in_time);
+    assert_eq!(found.valid, Validity::Valid, "{found:?}");
+
+    let mut stays = committed();
+    stays.append("n1", 3);
+    let found = k1(&mut stays);
+    assert_eq!(found.valid, Validity::Invalid, "{found:?}");
+    assert!(found.summary.contains("n1 went on to lead"), "{found:?}");
+
+    let mut early = Script::removal_of_the_leader();
+    early.say("n1", resigns("removed"));
+    let found = k1(&mut early);
+    assert_eq!(found.valid, Validity::Invalid, "{found:?}");
+    assert!(found.summary.contains("n1 resigned"), "{found:?}");
+
+    // A leader that loses its majority, or is stopped, cannot wait for anything.
+    let mut cut_off = Script::removal_of_the_leader();
+    cut_off.say("n1", resigns("check quorum"));
+    let found = k1(&mut cut_off);
+    assert_eq!(found.valid, Validity::Valid, "{found:?}");
+}

@@ -244,6 +244,7 @@ fn options(args: &ScoreArgs, families: &[Family], bug: Option<Bug>) -> RunOption
         bug: bug.map(|bug| bug.name().to_owned()),
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        cluster: Default::default(),
         liveness_phase: true,
     }
 }

@@ -6,6 +6,7 @@ pub mod announce;
 pub mod bugs;
 pub mod bugs_score;
 pub mod check;
+mod cluster;
 pub mod doctor;
 pub mod list;
 pub mod replay;

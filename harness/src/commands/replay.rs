@@ -2,14 +2,14 @@
 //! Never invents a fault: one whose moment never came is asked for as it was planned.
 
 use anyhow::{Context, anyhow, bail};
-use results::manifest::{Manifest, SIMULATION};
+use results::manifest::{Manifest, RunOptions, SIMULATION};
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
 use super::run::{fits_a_folder, refuse_impossible};
-use super::{announce, replay_simulated};
-use crate::cli::{CONCURRENCY_MAX, NODES_MAX, ReplayArgs};
+use super::{announce, cluster, replay_simulated};
+use crate::cli::{CONCURRENCY_MAX, NODES_MAX, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
 use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::{self, Failure};
@@ -27,13 +27,16 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
     check(&manifest).with_context(|| folder.manifest_path().display().to_string())?;
-    let schedule = schedule(&folder, manifest.options.nodes, args.targets == "resolved")?;
+    let schedule = schedule(&folder, &manifest.options, args.targets == "resolved")?;
+    let voters = manifest.options.cluster.voters;
     let world = args.world.as_deref().unwrap_or(&manifest.world);
     if world == SIMULATION {
-        refuse_impossible(&schedule, &simulation::capabilities())?;
+        let capabilities = cluster::capabilities(simulation::capabilities(), voters);
+        refuse_impossible(&schedule, &capabilities)?;
         return replay_simulated::replay(args, &folder, &manifest, schedule, command);
     }
-    refuse_impossible(&schedule, &processes::capabilities())?;
+    let capabilities = cluster::capabilities(processes::capabilities(), voters);
+    refuse_impossible(&schedule, &capabilities)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let original = match folder.verdict()? {
@@ -116,6 +119,18 @@ pub(super) fn check(manifest: &Manifest) -> anyhow::Result<()> {
     let numbers = [
         ("nodes", options.nodes.into(), 1, NODES_MAX.into()),
         (
+            "cluster.observers",
+            options.cluster.observers.into(),
+            0,
+            OBSERVERS_MAX.into(),
+        ),
+        (
+            "cluster.spares",
+            options.cluster.spares.into(),
+            0,
+            OBSERVERS_MAX.into(),
+        ),
+        (
             "concurrency",
             options.concurrency.into(),
             1,
@@ -167,7 +182,7 @@ pub(super) fn label(manifest: &Manifest) -> String {
 /// The schedule as it is to be run again: same times, and the nodes that were really hit.
 pub(super) fn schedule(
     folder: &RunFolder,
-    node_count: u32,
+    options: &RunOptions,
     resolved: bool,
 ) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
@@ -180,8 +195,7 @@ pub(super) fn schedule(
         }
     }
     forget_outcomes(&mut schedule, resolved);
-    let nodes: Vec<String> = (1..=node_count).map(|id| format!("n{id}")).collect();
-    nemesis::schedule::prepare(&mut schedule, &nodes)
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
         .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)
 }

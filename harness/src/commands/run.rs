@@ -7,11 +7,11 @@ use anyhow::Context;
 use nemesis::capability::{Capabilities, Need};
 use nemesis::plan::{PlanOptions, plan};
 use nemesis::tuning::{Tuned, parse_tuned};
-use results::manifest::RunOptions;
+use results::manifest::{RunOptions, Voters};
 use results::schedule::Schedule;
 use results::store::{Store, read_schedule};
 
-use super::{announce, bugs};
+use super::{announce, bugs, cluster};
 use crate::cli::{RunArgs, Switch};
 use crate::duration::parse_positive_ms;
 use crate::execution::{RunPlan, TIMERS, execute, forget_outcomes, node_program};
@@ -31,12 +31,19 @@ const LABEL_LENGTH_MAX: usize = 60;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let capabilities = possible_at(args, processes::capabilities());
+    let voters = cluster::voters(args)?;
+    let capabilities = cluster::capabilities(processes::capabilities(), voters);
+    let capabilities = possible_at(args, capabilities);
     let tuned = tuned(args, &capabilities)?;
-    let options = options(args, &tuned)?;
+    let options = options(args, voters, &tuned)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let label = label(args, &options)?;
-    let schedule = schedule(args, &capabilities, &tuned, &options, seed)?;
+    let faults = Faults {
+        capabilities: &capabilities,
+        tuned: &tuned,
+        intensity_percent: args.intensity,
+    };
+    let schedule = schedule(args, &faults, &options, seed)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let store = Store::new(&args.execution.store.out);
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
@@ -63,7 +70,11 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When there is no such workload, or no such bug.
-pub(super) fn options(args: &RunArgs, tuned: &Tuned) -> Result<RunOptions, Failure> {
+pub(super) fn options(
+    args: &RunArgs,
+    voters: Voters,
+    tuned: &Tuned,
+) -> Result<RunOptions, Failure> {
     check_workload(&args.workload)?;
     Ok(RunOptions {
         workload: args.workload.clone(),
@@ -79,6 +90,7 @@ pub(super) fn options(args: &RunArgs, tuned: &Tuned) -> Result<RunOptions, Failu
         bug: args.bug.as_deref().map(bugs::parse).transpose()?,
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        cluster: cluster::options(args, voters, &tuned.families),
         liveness_phase: liveness_phase(args),
     })
 }
@@ -88,7 +100,7 @@ pub(super) fn options(args: &RunArgs, tuned: &Tuned) -> Result<RunOptions, Failu
 fn liveness_phase(args: &RunArgs) -> bool {
     match args.liveness_phase {
         Some(switch) => switch == Switch::On,
-        None => args.schedule.is_none() && args.nemesis != "none",
+        None => args.schedule.is_none() && args.nemesis() != "none",
     }
 }
 
@@ -109,8 +121,20 @@ pub(super) fn tuned(args: &RunArgs, capabilities: &Capabilities) -> Result<Tuned
     if args.schedule.is_some() {
         return Ok(Tuned::default());
     }
-    parse_tuned(&args.nemesis, capabilities, parse_positive_ms)
-        .map_err(|error| Failure::arguments(error.to_string()))
+    let mut tuned = parse_tuned(args.nemesis(), capabilities, parse_positive_ms)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    if is_all(args) {
+        // Whoever asks for all means what makes sense here.
+        tuned
+            .families
+            .retain(|family| family.needed_count() <= args.nodes as usize);
+    }
+    Ok(tuned)
+}
+
+/// Whether all families were asked for, at whatever pace.
+fn is_all(args: &RunArgs) -> bool {
+    cluster::names(args.nemesis()).any(|name| name == "all")
 }
 
 fn names(args: &RunArgs, tuned: &Tuned) -> Vec<String> {
@@ -143,10 +167,10 @@ pub(super) fn label(args: &RunArgs, options: &RunOptions) -> Result<String, Fail
     let Some(name) = &args.name else {
         let names = options.nemesis.iter();
         let names: Vec<&str> = names.filter_map(|name| name.split(':').next()).collect();
-        let is_all = args.schedule.is_none() && args.nemesis.trim_start().starts_with("all");
+        let names_all = args.schedule.is_none() && is_all(args);
         let nemesis = match names.as_slice() {
             [] => "none".to_owned(),
-            _ if is_all => "all".to_owned(),
+            _ if names_all => "all".to_owned(),
             // Long names of folders are no help to anybody.
             names if names.len() > FAMILIES_NAMED => format!("{}-kinds", names.len()),
             names => names.join("+"),
@@ -170,15 +194,23 @@ pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
         && name.chars().all(fits)
 }
 
+/// Which faults there are, and how many of them.
+pub(super) struct Faults<'a> {
+    /// What the world can do.
+    pub(super) capabilities: &'a Capabilities,
+    /// Families to plan from, and how each of them comes.
+    pub(super) tuned: &'a Tuned,
+    /// How often those come that have no intensity of their own, in percent of the usual.
+    pub(super) intensity_percent: u64,
+}
+
 /// The faults of a seed: planned, or read from a file.
 pub(super) fn schedule(
     args: &RunArgs,
-    capabilities: &Capabilities,
-    tuned: &Tuned,
+    faults: &Faults<'_>,
     options: &RunOptions,
     seed: u64,
 ) -> Result<Schedule, Failure> {
-    let nodes: Vec<String> = (1..=options.nodes).map(|id| format!("n{id}")).collect();
     let mut schedule = match &args.schedule {
         Some(path) => {
             // A schedule that cannot be used is a bad argument, wherever the fault lies.
@@ -186,15 +218,15 @@ pub(super) fn schedule(
         }
         None => {
             let planned = plan(&PlanOptions {
-                styles: capabilities.styles(),
-                family_interval_ms: tuned.interval_ms.clone(),
-                family_intensity_percent: tuned.intensity_percent.clone(),
-                intensity_percent: args.intensity,
+                styles: faults.capabilities.styles(),
+                family_interval_ms: faults.tuned.interval_ms.clone(),
+                family_intensity_percent: faults.tuned.intensity_percent.clone(),
+                intensity_percent: faults.intensity_percent,
                 healthy_ms: options.healthy_ms,
                 ..PlanOptions::new(
                     seed,
-                    tuned.families.clone(),
-                    nodes.clone(),
+                    faults.tuned.families.clone(),
+                    options.first_voters(),
                     options.time_ms,
                     options.interval_ms,
                 )
@@ -210,9 +242,9 @@ pub(super) fn schedule(
         // Written by hand, or recorded: either way only what was asked for counts here.
         forget_outcomes(&mut schedule, false);
     }
-    nemesis::schedule::prepare(&mut schedule, &nodes)
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
         .map_err(|error| Failure::arguments(error.to_string()))?;
-    refuse_impossible(&schedule, capabilities)?;
+    refuse_impossible(&schedule, faults.capabilities)?;
     let end_ms = options.time_ms.saturating_add(START_UP_MS);
     let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
     if let Some(late) = late {

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
-use results::manifest::{Manifest, PROCESSES, SIMULATION};
+use results::manifest::{Manifest, PROCESSES, RunOptions, SIMULATION};
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store, write_document};
 use results::verdict::Validity;
@@ -57,7 +57,7 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
     let progress = Progress::new(args.output.quiet || args.output.json);
     let plan = SessionPlan {
         seed: manifest.seed,
-        schedule: schedule(&folder, manifest.options.nodes, false)?,
+        schedule: schedule(&folder, &manifest.options, false)?,
         options: manifest.options.clone(),
     };
     let origin = Origin {
@@ -97,7 +97,7 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
     simulated?;
     progress.note("looking for the failure in the simulation");
     let resolved = SessionPlan {
-        schedule: schedule(&folder, origin.manifest.options.nodes, true)?,
+        schedule: schedule(&folder, &origin.manifest.options, true)?,
         ..plan.clone()
     };
     for candidate in [&resolved, &plan] {
@@ -313,11 +313,10 @@ fn measures(size: &Size) -> Value {
 
 /// The schedule in the words in which it was asked for, since who leads may change when something is left
 /// out; or, `resolved`, with the nodes that were hit.
-fn schedule(folder: &RunFolder, node_count: u32, resolved: bool) -> Result<Schedule, Failure> {
+fn schedule(folder: &RunFolder, options: &RunOptions, resolved: bool) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     forget_outcomes(&mut schedule, resolved);
-    let nodes: Vec<String> = (1..=node_count).map(|id| format!("n{id}")).collect();
-    nemesis::schedule::prepare(&mut schedule, &nodes)
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
         .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)
 }

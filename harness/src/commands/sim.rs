@@ -6,19 +6,25 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
+use nemesis::capability::Capabilities;
+use nemesis::plan::INTENSITY_MAX_PERCENT;
+use nemesis::tuning::Tuned;
+use results::manifest::{RunOptions, Voters};
 use results::store::Store;
 use results::verdict::Validity;
 use serde_json::{Value, json};
 
-use super::{announce, run};
-use crate::cli::SimArgs;
+use super::{announce, cluster, run};
+use crate::cli::{RunArgs, SimArgs};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::memory;
 use crate::progress::Progress;
 use crate::simulation::{
-    Campaign, CampaignSummary, Label, SessionPlan, Simulated, capabilities, run_campaign, store_run,
+    self, Campaign, CampaignSummary, FamilyYield, Label, SessionPlan, Simulated, run_campaign,
+    store_run,
 };
+use crate::swarm;
 
 /// How many failing runs of one kind are stored; more of the same tell nothing new.
 const STORED_PER_SIGNATURE: u32 = 3;
@@ -39,21 +45,13 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
     };
-    let capabilities = run::possible_at(&args.run, capabilities());
-    let tuned = run::tuned(&args.run, &capabilities)?;
-    let options = run::options(&args.run, &tuned)?;
+    let planner = Planner::new(args)?;
     let label = Label {
-        beginning: run::label(&args.run, &options)? + "-sim",
+        beginning: planner.label()? + "-sim",
         replay_of: None,
         command,
     };
-    let plan = |seed| {
-        Ok(SessionPlan {
-            seed,
-            options: options.clone(),
-            schedule: run::schedule(&args.run, &capabilities, &tuned, &options, seed)?,
-        })
-    };
+    let plan = |seed| planner.plan(seed);
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
     plan(*seeds.start())?;
     interrupts::watch().context("cannot listen for Ctrl-C")?;
@@ -91,6 +89,89 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
     Ok(code)
 }
 
+/// What every seed runs, or what it is drawn from.
+struct Planner {
+    args: RunArgs,
+    is_swarm: bool,
+    voters: Voters,
+    tuned: Tuned,
+    options: RunOptions,
+}
+
+impl Planner {
+    fn new(args: &SimArgs) -> Result<Self, Failure> {
+        let mut run_args = args.run.clone();
+        let voters = if args.swarm {
+            run_args.nemesis.get_or_insert_with(|| "all".into());
+            Voters::Log
+        } else {
+            cluster::voters(&run_args)?
+        };
+        let tuned = run::tuned(&run_args, &possible(&run_args, voters))?;
+        let options = run::options(&run_args, voters, &tuned)?;
+        Ok(Self {
+            args: run_args,
+            is_swarm: args.swarm,
+            voters,
+            tuned,
+            options,
+        })
+    }
+
+    fn label(&self) -> Result<String, Failure> {
+        let mut options = self.options.clone();
+        if self.is_swarm {
+            options.nemesis = vec!["swarm".into()];
+        }
+        run::label(&self.args, &options)
+    }
+
+    fn plan(&self, seed: u64) -> Result<SessionPlan, Failure> {
+        let asked_percent = self.args.intensity;
+        if !self.is_swarm {
+            return self.plan_of(seed, self.voters, &self.options, &self.tuned, asked_percent);
+        }
+        let drawn = swarm::draw(seed, &self.tuned.families, &self.options);
+        let percent = drawn.intensity_percent.saturating_mul(asked_percent) / 100;
+        let percent = percent.clamp(1, INTENSITY_MAX_PERCENT);
+        let tuned = Tuned {
+            families: drawn.families,
+            ..self.tuned.clone()
+        };
+        let options = RunOptions {
+            nemesis: tuned.words(percent),
+            ..drawn.options
+        };
+        self.plan_of(seed, options.cluster.voters, &options, &tuned, percent)
+    }
+
+    fn plan_of(
+        &self,
+        seed: u64,
+        voters: Voters,
+        options: &RunOptions,
+        tuned: &Tuned,
+        intensity_percent: u64,
+    ) -> Result<SessionPlan, Failure> {
+        let faults = run::Faults {
+            capabilities: &possible(&self.args, voters),
+            tuned,
+            intensity_percent,
+        };
+        Ok(SessionPlan {
+            seed,
+            options: options.clone(),
+            schedule: run::schedule(&self.args, &faults, options, seed)?,
+        })
+    }
+}
+
+/// What the simulation can do with such voters and clients.
+fn possible(args: &RunArgs, voters: Voters) -> Capabilities {
+    let capabilities = cluster::capabilities(simulation::capabilities(), voters);
+    run::possible_at(args, capabilities)
+}
+
 fn processor_count() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
@@ -124,6 +205,10 @@ fn exit_code(summary: &CampaignSummary) -> u8 {
 
 fn readable(summary: &CampaignSummary, store: &str) -> String {
     let mut text = headline(summary);
+    if !summary.by_family.is_empty() {
+        text.push_str("\n\n");
+        text.push_str(&yields(&summary.by_family));
+    }
     for (valid, signature, outcomes) in summary.groups() {
         let _ = write!(
             text,
@@ -154,6 +239,21 @@ fn readable(summary: &CampaignSummary, store: &str) -> String {
                 announce::command("shrink", name, store)
             );
         }
+    }
+    text
+}
+
+/// What came of each family of faults: in how many seeds it was on, how many of them failed, and how many
+/// of all faults of those seeds had an effect.
+fn yields(by_family: &BTreeMap<String, FamilyYield>) -> String {
+    let width = by_family.keys().map(String::len).max().unwrap_or(0).max(6);
+    let mut text = format!("{:width$}  seeds  invalid  faults  with effect", "family");
+    for (family, its) in by_family {
+        let _ = write!(
+            text,
+            "\n{family:width$}  {:5}  {:7}  {:6}  {:11}",
+            its.seed_count, its.invalid_count, its.fault_count, its.effective_count
+        );
     }
     text
 }
@@ -223,6 +323,7 @@ fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
         "repeated_count": summary.repeated_count,
         "peak_memory_bytes": memory::peak_bytes(),
         "interrupted": summary.interrupted,
+        "families": summary.by_family,
         "groups": groups,
         "exit_code": code,
     })

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::moments::Moments;
-use super::node_process::{NodeProcess, NodeSettings};
+use super::node_process::{NodeProcess, NodeSettings, announced_address};
 use super::spawner::Spawner;
 use crate::world::Event;
 
@@ -172,6 +172,48 @@ impl Cluster {
         self.slots
             .get(node)
             .ok_or_else(|| format!("there is no node {node}"))
+    }
+
+    /// The directory id of a node, and where it says that it listens: how voters in a log name it.
+    ///
+    /// # Errors
+    /// For people: it has none, or somebody works on it.
+    pub(super) fn identity(&self, node: &str) -> Result<(String, String), String> {
+        let slot = self.slot(node)?.try_lock();
+        let slot = slot.map_err(|_| format!("{node} is being started or ended"))?;
+        let formatting = slot.settings.formatting.as_ref();
+        let formatting = formatting.ok_or_else(|| format!("{node} has no directory id"))?;
+        let address = announced_address(slot.settings.id, slot.incarnation);
+        Ok((formatting.directory_id.clone(), format!("http://{address}")))
+    }
+
+    /// Lets a node take a snapshot. Returns where its newest one ended before and after; equal if it took
+    /// none within `limit`.
+    ///
+    /// # Errors
+    /// For people: it does not run, is stopped, or did not answer.
+    pub(super) async fn take_snapshot(
+        &self,
+        node: &str,
+        limit: Duration,
+    ) -> Result<(u64, u64), String> {
+        let control = self.control(node).await?;
+        let problem = |error| format!("cannot make {node} take a snapshot: {error}");
+        let end = async || {
+            let status = control.status().await.map_err(problem)?;
+            let end = status.snapshot_end;
+            end.ok_or_else(|| format!("{node} does not tell of its snapshots"))
+        };
+        let before = end().await?;
+        control.take_snapshot().await.map_err(problem)?;
+        let limit = Instant::now() + limit;
+        loop {
+            let after = end().await?;
+            if after != before || Instant::now() >= limit {
+                return Ok((before, after));
+            }
+            tokio::time::sleep(REACHABLE_LOOK).await;
+        }
     }
 
     /// Starts a node that does not run, and waits until it answers.
@@ -342,6 +384,19 @@ impl Cluster {
         process
             .map(|process| process.control.clone())
             .ok_or_else(|| format!("{node} does not run"))
+    }
+
+    /// Ends a node that leaves the cluster, if it runs. It stays down, even if it went down by itself.
+    ///
+    /// # Errors
+    /// For people: it did not die.
+    pub(super) async fn dismiss(&self, node: &str) -> Result<(), String> {
+        // What another fault has killed already needs no end.
+        if self.address(node).is_some() {
+            self.kill(node).await?;
+        }
+        self.slot(node)?.lock().await.is_owed = false;
+        Ok(())
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.

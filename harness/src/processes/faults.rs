@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nemesis::action::{Action, ClockSetting};
+use nemesis::action::{Action, ClockSetting, VoterChange};
 use nemesis::capability::{Capabilities, Need};
 use nemesis::fault::{Shaping, Strobe, Style};
+use nemesis::membership::Course;
 use nemesis::processes::Confirmation;
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::cluster::Cluster;
 use super::lives::Slowed;
+use super::membership::Membership;
 use super::strobes::Strobing;
 use super::{disks, lives};
 use crate::simulation::NO_WIPE;
@@ -24,6 +26,8 @@ use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
 pub(super) const HELD_LIMIT: Duration = Duration::from_secs(5);
+/// How long a snapshot is waited for.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
 /// How often to look whether a stopped node goes on.
 pub(super) const HELD_LOOK: Duration = Duration::from_millis(20);
 
@@ -57,6 +61,9 @@ pub fn capabilities() -> Capabilities {
         Need::MisdirectedWrite,
         Need::AfterEvent,
         Need::BeforeEvent,
+        Need::Membership,
+        Need::KnowObservers,
+        Need::Snapshot,
     ];
     Capabilities::new("real processes", can)
         .without(
@@ -98,6 +105,9 @@ pub(super) enum Active {
     Disk {
         nodes: Vec<(String, usize)>,
     },
+    Voters {
+        change: VoterChange,
+    },
 }
 
 impl Active {
@@ -112,6 +122,7 @@ impl ActiveFaults {
     /// Applies a fault.
     pub(super) async fn start(&self, shared: &Arc<Shared>, id: u64, action: Action) -> FaultReport {
         let cluster = &shared.cluster;
+        let membership = &shared.membership;
         let (active, report) = match action {
             Action::Cut { links, style } => cut(cluster, id, &links, style).await,
             Action::ShapeLinks { links, shaping } => shape(shared, id, &links, &shaping),
@@ -125,6 +136,10 @@ impl ActiveFaults {
                 disks::fail(cluster, id, nodes, disk, shared.seed).await
             }
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
+            Action::Membership { change } if membership.can_change() => {
+                change_voters(cluster, membership, id, change).await
+            }
+            Action::Snapshot { nodes } => (None, force_snapshots(cluster, nodes).await),
             other => (None, impossible(&other)),
         };
         if let Some(active) = active {
@@ -134,7 +149,12 @@ impl ActiveFaults {
     }
 
     /// Takes a fault back.
-    pub(super) async fn heal(&self, cluster: &Cluster, id: u64) -> HealReport {
+    pub(super) async fn heal(
+        &self,
+        cluster: &Cluster,
+        membership: &Arc<Membership>,
+        id: u64,
+    ) -> HealReport {
         let active = self.faults.lock().await.remove(&id);
         let (problems, effect) = match active {
             None => (Vec::new(), Map::new()),
@@ -152,7 +172,9 @@ impl ActiveFaults {
             }
             Some(Active::Kill { nodes, since }) => {
                 let mut problems = Vec::new();
-                for node in &nodes {
+                // Who has left the cluster meanwhile stays away.
+                let members = membership.members();
+                for node in nodes.iter().filter(|node| members.contains(node)) {
                     problems.extend(cluster.revive(node).await.err());
                 }
                 let down_ms = since.elapsed().as_millis() as u64;
@@ -175,6 +197,12 @@ impl ActiveFaults {
                     problems,
                     effect_map(json!({ "stopped_ms": longest.as_millis() as u64 })),
                 )
+            }
+            Some(Active::Voters { change }) => {
+                membership.book().ends(id);
+                let outcome = membership.go(cluster, Course::of_heal(&change)).await;
+                let problems = outcome.reason.clone().into_iter().collect();
+                (problems, outcome.into_heal_effect())
             }
             Some(Active::Clocks { nodes }) => {
                 let mut problems = Vec::new();
@@ -303,6 +331,47 @@ impl ActiveFaults {
             }
         }
     }
+}
+
+async fn change_voters(
+    cluster: &Cluster,
+    membership: &Arc<Membership>,
+    id: u64,
+    change: VoterChange,
+) -> (Option<Active>, FaultReport) {
+    membership.book().begins(id, change.clone());
+    let course = Course::of_change(&change, membership.now_ms());
+    let outcome = membership.go(cluster, course).await;
+    let active = if outcome.outcome == FaultOutcome::Skipped {
+        membership.book().ends(id);
+        None
+    } else {
+        Some(Active::Voters { change })
+    };
+    let report = FaultReport {
+        outcome: outcome.outcome,
+        reason: outcome.reason,
+        effect: outcome.effect,
+    };
+    (active, report)
+}
+
+async fn force_snapshots(cluster: &Cluster, nodes: Vec<String>) -> FaultReport {
+    let mut problems = Vec::new();
+    let mut effect = Map::new();
+    let mut taken_count = 0;
+    for node in &nodes {
+        match cluster.take_snapshot(node, SNAPSHOT_LIMIT).await {
+            Ok((before, after)) if after > before => {
+                taken_count += 1;
+                effect.insert(format!("{node}_snapshot_end"), json!(after));
+            }
+            Ok(_) => problems.push(format!("{node} took no newer snapshot")),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    effect.insert("taken_count".into(), json!(taken_count));
+    report(taken_count, problems, effect)
 }
 
 /// Refused before the run; a recording may still ask for it.

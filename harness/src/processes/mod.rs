@@ -6,6 +6,7 @@ mod cluster;
 mod disks;
 mod faults;
 mod lives;
+mod membership;
 mod moments;
 mod node_process;
 mod spawner;
@@ -20,8 +21,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nemesis::action::Action;
 use nemesis::links::Links;
+use nemesis::membership::Course;
+use nemesis::view::ClusterView;
 use nix::time::{ClockId, clock_gettime};
-use results::manifest::Manifest;
+use node::ids::DirectoryId;
+use results::manifest::{Manifest, Voters};
 use results::store::RunFolder;
 use results::trigger::EventTrigger;
 use serde_json::{Map, json};
@@ -31,9 +35,10 @@ use self::client::HttpClient;
 use self::cluster::Cluster;
 use self::faults::ActiveFaults;
 pub use self::faults::capabilities;
+use self::membership::Membership;
 use self::moments::Moments;
 pub use self::node_process::NodeProgram;
-use self::node_process::NodeSettings;
+use self::node_process::{Formatting, NodeSettings};
 use self::spawner::Spawner;
 use crate::world::{Answer, Call, Event, Sight, World};
 use crate::{exit, interrupts};
@@ -63,6 +68,7 @@ struct Shared {
     cluster: Arc<Cluster>,
     faults: ActiveFaults,
     client: HttpClient,
+    membership: Arc<Membership>,
     stopping: AtomicBool,
 }
 
@@ -83,9 +89,7 @@ impl ProcessWorld {
             .enable_all()
             .build()
             .context("cannot start the harness's network threads")?;
-        let names: Vec<String> = (1..=manifest.options.nodes)
-            .map(|id| format!("n{id}"))
-            .collect();
+        let names = manifest.options.all_nodes();
         let links = runtime
             .block_on(Links::start(&names))
             .context("cannot start the proxies")?;
@@ -99,6 +103,7 @@ impl ProcessWorld {
             cluster: Arc::new(Cluster::new(settings, links, spawner, moments)),
             faults: ActiveFaults::default(),
             client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
+            membership: Arc::new(Membership::new(manifest).context("cannot set up HTTP")?),
             stopping: AtomicBool::new(false),
         });
         let world = Self {
@@ -120,7 +125,7 @@ impl ProcessWorld {
 
     async fn start_nodes(&self) -> Result<()> {
         let mut starts = tokio::task::JoinSet::new();
-        for name in self.names.clone() {
+        for name in self.shared.membership.members() {
             let shared = Arc::clone(&self.shared);
             starts.spawn(async move { shared.cluster.start(&name).await });
         }
@@ -187,6 +192,10 @@ impl World for ProcessWorld {
         &self.names
     }
 
+    fn view(&self, leader: Option<&str>) -> ClusterView {
+        self.shared.membership.view(leader)
+    }
+
     fn call(&mut self, call: Call) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         let patience = Duration::from_nanos(call.deadline_ns.saturating_sub(self.now_ns()));
@@ -222,7 +231,8 @@ impl World for ProcessWorld {
     fn heal_fault(&mut self, id: u64) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
-            let report = shared.faults.heal(&shared.cluster, id).await;
+            let (cluster, membership) = (&shared.cluster, &shared.membership);
+            let report = shared.faults.heal(cluster, membership, id).await;
             let _ = sender.send(Event::FaultHealed { id, report });
         });
     }
@@ -258,11 +268,19 @@ impl World for ProcessWorld {
             let mut problems = Vec::new();
             let mut damaged = Map::new();
             for node in shared.cluster.names() {
-                match shared.cluster.put_in_order(node).await {
+                // Who is no member yet may be started below.
+                problems.extend(shared.cluster.mend_everything(node).await.err());
+            }
+            for node in shared.membership.members() {
+                match shared.cluster.put_in_order(&node).await {
                     Ok(None) => {}
-                    Ok(Some(reason)) => drop(damaged.insert(node.clone(), json!(reason))),
+                    Ok(Some(reason)) => drop(damaged.insert(node, json!(reason))),
                     Err(problem) => problems.push(problem),
                 }
+            }
+            if shared.membership.can_change() {
+                let course = Course::of_restore();
+                shared.membership.go(&shared.cluster, course).await;
             }
             let _ = sender.send(Event::Restored { problems, damaged });
         });
@@ -334,6 +352,8 @@ fn settings(
             cluster_id: manifest.name.clone(),
             folder: node_folder,
             peers,
+            formatting: formatting(manifest, id),
+            cluster: manifest.options.cluster.clone(),
             timers: manifest.options.timers.clone(),
             seed: results::keyed_random::Stream::new(manifest.seed, "node").draw(u64::from(id), 0),
             bug: manifest.options.bug.clone(),
@@ -341,6 +361,27 @@ fn settings(
         });
     }
     Ok(all)
+}
+
+/// How the data folder of a node is prepared where the voters are in the log.
+fn formatting(manifest: &Manifest, id: u32) -> Option<Formatting> {
+    let options = &manifest.options;
+    if options.cluster.voters != Voters::Log {
+        return None;
+    }
+    let stream = results::keyed_random::Stream::new(manifest.seed, "directory");
+    let directory_id = |id: u32| {
+        let half = |counter| u128::from(stream.draw(u64::from(id), counter));
+        DirectoryId(half(0) << 64 | half(1)).to_string()
+    };
+    let first_voters = (1..=options.nodes).map(|voter| {
+        let address = node_process::announced_address(voter, 1);
+        format!("{voter}@{address}:{}", directory_id(voter))
+    });
+    Some(Formatting {
+        directory_id: directory_id(id),
+        first_voters: (id <= options.nodes).then(|| first_voters.collect::<Vec<_>>().join(",")),
+    })
 }
 
 /// The clock of histories and traces: monotonic, the same for all processes of the machine.

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nemesis::control::{BarriersReached, ControlClient};
-use results::manifest::NodeTimers;
+use results::manifest::{ClusterOptions, NodeTimers};
 use tokio::time::{Instant, sleep};
 
 use super::spawner::Spawner;
@@ -42,8 +42,12 @@ pub(super) struct NodeSettings {
     pub cluster_id: String,
     /// Folder of the node in the run folder.
     pub folder: PathBuf,
-    /// Ids of the other nodes with the addresses at which this one reaches them.
+    /// Ids of all other nodes with the addresses at which this one reaches them.
     pub peers: Vec<(u32, SocketAddr)>,
+    /// How its data folder is prepared, where the voters are in the log.
+    pub formatting: Option<Formatting>,
+    /// Sizes, and what is traced.
+    pub cluster: ClusterOptions,
     /// Protocol timers.
     pub timers: NodeTimers,
     /// Seed of its election timeouts.
@@ -52,6 +56,22 @@ pub(super) struct NodeSettings {
     pub bug: Option<String>,
     /// Start of the run on the monotonic clock, in nanoseconds.
     pub origin_ns: u64,
+}
+
+/// How the data folder of a node is prepared before its first start.
+#[derive(Debug, Clone)]
+pub(super) struct Formatting {
+    /// Id of the folder.
+    pub directory_id: String,
+    /// The voters that the cluster begins with, as the node's own tool takes them; `None` for a node that
+    /// is not one of them.
+    pub first_voters: Option<String>,
+}
+
+/// Where a node says that it listens. Others reach it through proxies, whatever it says, so this is a name
+/// that leads nowhere. It changes with every start, as ports do, so that voters have to tell their leader.
+pub(super) fn announced_address(id: u32, incarnation: u32) -> String {
+    format!("n{id}.invalid:{}", 9_000 + incarnation)
 }
 
 /// A node that runs, or may be stopped by a signal, but exists.
@@ -74,8 +94,24 @@ impl NodeSettings {
         option("id", self.id.to_string());
         option("cluster-id", self.cluster_id.clone());
         option("listen", "127.0.0.1:0".into());
+        let peer = match self.formatting {
+            Some(_) => "bootstrap",
+            None => "peer",
+        };
         for (id, address) in &self.peers {
-            option("peer", format!("{id}=http://{address}"));
+            option(peer, format!("{id}=http://{address}"));
+        }
+        if self.formatting.is_some() {
+            option("advertise", announced_address(self.id, incarnation));
+        }
+        for (name, bytes) in [
+            ("snapshot-bytes", self.cluster.snapshot_bytes),
+            ("retention-bytes", self.cluster.retention_bytes),
+            ("segment-bytes", self.cluster.segment_bytes),
+        ] {
+            if let Some(bytes) = bytes {
+                option(name, bytes.to_string());
+            }
         }
         option(
             "data",
@@ -119,6 +155,9 @@ impl NodeSettings {
             option("bug", bug.clone());
             command.arg("--allow-seeded-bugs");
         }
+        if self.cluster.trace_messages {
+            command.arg("--trace-messages");
+        }
         command.args(["--write-behind", "--die-with-parent"]);
         command.stdin(Stdio::from(control));
         command
@@ -127,6 +166,54 @@ impl NodeSettings {
         // A group of its own, so that Ctrl-C on the terminal reaches the harness alone.
         command.process_group(0);
         Ok(command)
+    }
+
+    /// Prepares the data folder, unless that was done before.
+    async fn format(&self, spawner: &Spawner, log: File) -> Result<(), String> {
+        let data = self.folder.join("data");
+        let Some(formatting) = &self.formatting else {
+            return Ok(());
+        };
+        if data.join("meta.properties").exists() {
+            return Ok(());
+        }
+        let mut command = Command::new(&self.program.path);
+        command.args(&self.program.leading_arguments).arg("format");
+        command.args(["--id", &self.id.to_string()]);
+        command.args(["--cluster-id", &self.cluster_id]);
+        command.arg("--data").arg(&data);
+        command.args(["--directory-id", &formatting.directory_id]);
+        match &formatting.first_voters {
+            Some(voters) => command.args(["--initial-controllers", voters]),
+            None => command.arg("--no-initial-controllers"),
+        };
+        let problem =
+            |error: io::Error| format!("cannot format a folder for {}: {error}", self.name);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log.try_clone().map_err(problem)?))
+            .stderr(Stdio::from(log))
+            .process_group(0);
+        let mut child = spawner.spawn(command).await.map_err(problem)?;
+        let limit = Instant::now() + READY_LIMIT;
+        loop {
+            match child.try_wait().map_err(problem)? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let words = self.epitaph(status);
+                    return Err(format!("cannot format a folder for {}: {words}", self.name));
+                }
+                None if Instant::now() >= limit => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(format!(
+                        "formatting a folder for {} takes too long",
+                        self.name
+                    ));
+                }
+                None => sleep(Duration::from_millis(2)).await,
+            }
+        }
     }
 
     fn log_path(&self) -> PathBuf {
@@ -151,6 +238,8 @@ impl NodeSettings {
             .append(true)
             .open(self.log_path());
         let log = log.map_err(|e| fail("open the log", e))?;
+        let copy = log.try_clone().map_err(|e| fail("open the log", e))?;
+        self.format(spawner, copy).await?;
         let (ours, theirs) = UnixStream::pair().map_err(|e| fail("make a control socket", e))?;
         let command = self.command(incarnation, theirs.into(), log);
         let command = command.map_err(|e| fail("prepare the command", e))?;

@@ -118,15 +118,15 @@ impl Choice {
         })
     }
 
-    /// Every link from or to a node of the rest.
-    fn links(&self) -> Vec<(String, String)> {
+    /// Every link from or to a node of the rest, of links between all `nodes`.
+    fn links(&self, nodes: &[String]) -> Vec<(String, String)> {
         let mut links = Vec::new();
         for lonely in &self.rest {
-            for other in self.core.iter().chain(&self.rest) {
+            for other in nodes {
                 if other != lonely {
                     links.push((lonely.clone(), other.clone()));
                 }
-                if self.core.contains(other) {
+                if !self.rest.contains(other) {
                     links.push((other.clone(), lonely.clone()));
                 }
             }
@@ -167,7 +167,10 @@ impl<W: World> Runner<'_, W> {
     /// Heals a random majority, keeps the rest broken, and lets clients ask the majority until it serves or
     /// its time is over. Afterwards only what the phase itself broke is healed again.
     pub(super) fn demand_recovery_of_a_majority(&mut self) -> Result<(), Stop> {
-        let Some(choice) = Choice::draw(self.seed, self.world.nodes()) else {
+        // Who does not vote is no part of any majority.
+        let view = self.world.view(self.clients.leader());
+        let voters: Vec<String> = view.voters().cloned().collect();
+        let Some(choice) = Choice::draw(self.seed, &voters) else {
             return Ok(());
         };
         let harmless = |fault: &ScheduledFault| HARMLESS_KINDS.contains(&fault.fault.kind.as_str());
@@ -203,7 +206,7 @@ impl<W: World> Runner<'_, W> {
     /// whether the core is in order.
     fn break_rest(&mut self, choice: &Choice) -> Result<bool, Stop> {
         let cut = Action::Cut {
-            links: choice.links(),
+            links: choice.links(self.world.nodes()),
             style: Style::Hold,
         };
         let is_cut = self.start_own(CUT_ID, cut)?;
@@ -421,9 +424,10 @@ mod tests {
             rest: vec!["n4".into(), "n5".into()],
             is_rest_dead: false,
         };
-        let links: BTreeSet<_> = choice.links().into_iter().collect();
-        assert_eq!(links.len(), 2 * 3 * 2 + 2);
-        assert_eq!(choice.links().len(), links.len(), "none is named twice");
+        let listed = choice.links(&names(6));
+        let links: BTreeSet<_> = listed.iter().cloned().collect();
+        assert_eq!(links.len(), 2 * 4 * 2 + 2, "the observer n6 as well");
+        assert_eq!(listed.len(), links.len(), "none is named twice");
         for (from, to) in links {
             assert!(choice.rest.contains(&from) || choice.rest.contains(&to));
         }

@@ -187,10 +187,18 @@ impl<'a, T: Trial> Shrinker<'a, T> {
         for node_count in 1..self.best.options.nodes {
             let mut plan = self.best.clone();
             plan.options.nodes = node_count;
-            let nodes: Vec<String> = (1..=node_count).map(|id| format!("n{id}")).collect();
+            let nodes = plan.options.all_nodes();
             // A fault that names a node which is gone rules out the smaller cluster.
             if prepare(&mut plan.schedule, &nodes).is_ok() && self.accept(plan) {
                 break;
+            }
+        }
+        if self.best.options.cluster.observers > 0 {
+            let mut plan = self.best.clone();
+            plan.options.cluster.observers = 0;
+            let nodes = plan.options.all_nodes();
+            if prepare(&mut plan.schedule, &nodes).is_ok() {
+                self.accept(plan);
             }
         }
         let client_count = u64::from(self.best.options.concurrency);

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use nemesis::family::Family;
 use results::verdict::Validity;
 
 use super::session::{SessionPlan, Simulated};
@@ -81,8 +82,23 @@ pub struct CampaignSummary {
     pub stored_count: u64,
     /// Every seed that is not valid, ascending.
     pub failures: Vec<SeedOutcome>,
+    /// By family of faults: what came of it.
+    pub by_family: BTreeMap<String, FamilyYield>,
     /// Whether the user stopped it.
     pub interrupted: bool,
+}
+
+/// What came of one family of faults.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FamilyYield {
+    /// Seeds in which it was on.
+    pub seed_count: u64,
+    /// How many of these were invalid.
+    pub invalid_count: u64,
+    /// Its faults that were due.
+    pub fault_count: u64,
+    /// How many of these had an effect.
+    pub effective_count: u64,
 }
 
 impl CampaignSummary {
@@ -114,6 +130,7 @@ impl CampaignSummary {
         self.simulated_ns += u128::from(trial.simulated_ns);
         self.event_count += trial.identity.event_count;
         self.repeated_count += u64::from(trial.is_repeated);
+        self.add_families(trial);
         let verdict = &trial.verdict;
         let signature = match verdict.valid {
             Validity::Valid => {
@@ -138,6 +155,25 @@ impl CampaignSummary {
             summary: verdict.summary.clone(),
             stored_as,
         });
+    }
+}
+
+impl CampaignSummary {
+    fn add_families(&mut self, trial: &Trial) {
+        let name = |word: &str| word.split(':').next().unwrap_or_default().to_owned();
+        for word in &trial.nemesis {
+            let its = self.by_family.entry(name(word)).or_default();
+            its.seed_count += 1;
+            its.invalid_count += u64::from(trial.verdict.valid == Validity::Invalid);
+        }
+        for fault in &trial.faults {
+            let family = Family::of_id(fault.id).map(Family::name);
+            let its = family.and_then(|name| self.by_family.get_mut(name));
+            if let Some(its) = its.filter(|_| fault.outcome.is_some()) {
+                its.fault_count += 1;
+                its.effective_count += u64::from(fault.had_effect());
+            }
+        }
     }
 }
 

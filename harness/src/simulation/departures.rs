@@ -7,6 +7,7 @@ use node::raft::{Correlation, PeerAnswer};
 
 use super::conversation;
 use super::events::{Content, Happening, Parcel};
+use super::membership::answer_of;
 use super::network::Passage;
 use super::simulated_node::{Asker, NEVER_NS};
 use super::world::SimulatedWorld;
@@ -25,13 +26,17 @@ impl SimulatedWorld {
                 ..
             } => self.ask_peer(node, peer.0 as usize - 1, correlation, request),
             Departure::Reply { ticket, response } => {
-                let Some(Asker::Peer {
-                    node: peer,
-                    incarnation,
-                    correlation,
-                }) = self.nodes[node].askers.remove(&ticket)
-                else {
-                    return;
+                let (peer, incarnation, correlation) = match self.nodes[node].askers.remove(&ticket)
+                {
+                    Some(Asker::Peer {
+                        node: peer,
+                        incarnation,
+                        correlation,
+                    }) => (peer, incarnation, correlation),
+                    Some(Asker::Nemesis { course, token }) => {
+                        return self.voters_answered(course, token, answer_of(&response));
+                    }
+                    Some(Asker::Client { .. }) | None => return,
                 };
                 let parcel = Parcel {
                     incarnation,

@@ -28,6 +28,13 @@ pub(super) enum Happening {
         node: usize,
         request: ClientRequest,
     },
+    /// A change of the voters goes on, or stops waiting for the answer to a request.
+    GoOnWithCourse {
+        course: u64,
+        token: Option<nemesis::membership::Token>,
+    },
+    /// Forced snapshots may have come.
+    LookAtSnapshots,
     /// An answer reaches a client.
     Tell { call: u64, answer: Answer },
     /// A client stops waiting.

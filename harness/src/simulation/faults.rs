@@ -60,6 +60,9 @@ pub fn capabilities() -> Capabilities {
         Need::MisdirectedWrite,
         Need::AfterEvent,
         Need::BeforeEvent,
+        Need::Membership,
+        Need::KnowObservers,
+        Need::Snapshot,
     ];
     Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
 }
@@ -200,6 +203,10 @@ impl SimulatedWorld {
                 self.queue.push(limit_ns, Happening::LookAtFaults);
                 return self.look_at_faults();
             }
+            Action::Membership { change } if self.membership.can_change() => {
+                return self.change_voters(id, &change);
+            }
+            Action::Snapshot { nodes } => return self.force_snapshots(id, &nodes),
             // Refused before the run; a recording may still ask for it.
             other => {
                 let problem = format!(
@@ -215,7 +222,7 @@ impl SimulatedWorld {
         self.surfaced.push_back(Event::FaultStarted { id, report });
     }
 
-    fn position(&self, name: &str) -> Result<usize, String> {
+    pub(super) fn position(&self, name: &str) -> Result<usize, String> {
         let position = self.names.iter().position(|node| node == name);
         position.ok_or_else(|| format!("there is no node {name}"))
     }
@@ -356,6 +363,7 @@ impl SimulatedWorld {
     /// Takes a fault back; its report surfaces now or, if it must wait for a node, later.
     pub(super) fn take_back_fault(&mut self, id: u64) {
         match self.faults.active.remove(&id) {
+            None if self.take_back_voters(id) => {}
             None => self.healed(id, Vec::new(), Map::new()),
             Some(Active::Links) => {
                 let effect = self.heal_links(id);
@@ -377,7 +385,12 @@ impl SimulatedWorld {
                 );
                 self.look_at_faults();
             }
-            Some(Active::Kill { nodes, since_ns }) => {
+            Some(Active::Kill {
+                mut nodes,
+                since_ns,
+            }) => {
+                // Who has left the cluster meanwhile stays away.
+                nodes.retain(|node| self.membership.book.is_member(&self.names[*node]));
                 self.start_if_down(&nodes);
                 self.faults.errands.push(Errand::Revive(Reviving {
                     id,
@@ -442,17 +455,28 @@ impl SimulatedWorld {
         }
     }
 
+    /// A node that is down stays down, even if it went down by itself.
+    pub(super) fn owes_nothing(&mut self, node: usize) {
+        self.faults.owed.remove(&node);
+    }
+
     /// Makes every node run, unstopped and with a true clock.
     pub(super) fn put_in_order(&mut self) {
-        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        let members = self.membership.book.members().cloned();
+        let members: Vec<String> = members.collect();
+        let positions = members.iter().filter_map(|name| self.position(name).ok());
+        let all: Vec<usize> = positions.collect();
+        for node in &mut self.nodes {
+            node.disk.remove_faults();
+        }
         for node in &all {
-            self.nodes[*node].disk.remove_faults();
             if self.nodes[*node].paused_since_ns.is_some() {
                 self.resume(*node);
             }
         }
         self.strobes.clear();
         self.start_if_down(&all);
+        self.restore_voters();
         self.faults.errands.push(Errand::Restore {
             left: all,
             problems: Vec::new(),
@@ -492,7 +516,7 @@ impl SimulatedWorld {
                 mut problems,
             } => {
                 left.retain(|node| !self.has_settled(*node, &mut problems));
-                if left.is_empty() {
+                if left.is_empty() && self.membership.is_restored() {
                     for node in 0..self.nodes.len() {
                         self.set_clock(node, 0, 1.0);
                     }

@@ -14,12 +14,14 @@ mod events;
 mod evidence;
 mod faults;
 mod link_faults;
+mod membership;
 mod moments;
 mod network;
 mod panics;
 mod queue;
 mod session;
 mod simulated_node;
+mod snapshot_faults;
 mod strobes;
 mod tracing;
 mod trial;
@@ -28,7 +30,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
+pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub(crate) use faults::NO_WIPE;
 pub use faults::capabilities;

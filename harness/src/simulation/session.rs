@@ -9,7 +9,7 @@ use checkers::onlooker::Onlooker;
 use chrono::Utc;
 use node::mutants::Bug;
 use results::manifest::{Environment, Manifest, Phases, RunOptions, SIMULATION, Simulation};
-use results::schedule::Schedule;
+use results::schedule::{Schedule, ScheduledFault};
 use results::store::Recording;
 use results::verdict::Verdict;
 
@@ -52,6 +52,8 @@ pub struct Simulated {
 pub struct Glimpse {
     /// What came out; `None` if only the whole recording can tell.
     pub verdict: Option<Verdict>,
+    /// The faults, with what became of them.
+    pub faults: Vec<ScheduledFault>,
     /// What identifies the course of the run.
     pub identity: Simulation,
     /// How much virtual time passed, in nanoseconds.
@@ -95,6 +97,7 @@ pub fn glimpse(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Glimpse, Fa
     };
     Ok(Glimpse {
         verdict,
+        faults: over.recording.schedule.faults,
         identity: over.identity,
         simulated_ns: over.simulated_ns,
     })

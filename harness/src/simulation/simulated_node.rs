@@ -3,17 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use node::ids::{DirectoryId, NodeId};
+use nemesis::membership::Token;
+use node::ids::{DirectoryId, NodeId, ReplicaKey};
 use node::moment::{Edge, Moment, MomentSet};
 use node::mutants::Bug;
 use node::node_loop::{
     Arrival, Departure, NodeLoop, NodeOptions, Outbox, SnapshotOptions, StartError,
 };
-use node::raft::{Configuration, Correlation, Ticket, Timers};
-use node::storage::StorageOptions;
+use node::raft::{Configuration, Correlation, RecordedVoters, Ticket, Timers};
+use node::storage::{self, Identity, StorageOptions};
 use node::trace::{TraceEvent, Traced};
+use node::voters::{VersionRange, Voter};
 use results::keyed_random::Stream;
-use results::manifest::{NodeTimers, RunOptions};
+use results::manifest::{NodeTimers, RunOptions, Voters};
 
 use super::clock::SimulatedClock;
 use super::disk::{Place, SimulatedDisk};
@@ -35,7 +37,7 @@ const SLEEP_MIN_NS: u64 = 200_000;
 const EPOCH_MS: i64 = 1_767_225_600_000;
 
 /// Name of the cluster of every simulated run.
-const CLUSTER_ID: &str = "simulation";
+pub(super) const CLUSTER_ID: &str = "simulation";
 
 /// Where an answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,11 @@ pub(super) enum Asker {
     },
     Client {
         call: u64,
+    },
+    /// Whoever changes the voters.
+    Nemesis {
+        course: u64,
+        token: Token,
     },
 }
 
@@ -112,7 +119,10 @@ pub(super) struct SimulatedNode {
 #[derive(Debug)]
 struct Settings {
     id: NodeId,
+    /// The voters, where they are configured.
     voters: BTreeSet<NodeId>,
+    /// Whom to ask who leads, where the voters are in the log.
+    bootstrap: BTreeSet<NodeId>,
     timers: Timers,
     bug: Option<Bug>,
     random_seed: u64,
@@ -162,10 +172,21 @@ impl SimulatedNode {
         let id = position as i32 + 1;
         let disk_draws = Draws::new(seed, "simulation/disk", position as u64);
         let slowness = [50, 100, 100, 300][profile(seed).below(0, 4) as usize];
+        let disk = SimulatedDisk::new(disk_draws, slowness);
+        let mut voters: BTreeSet<NodeId> = (1..=options.nodes as i32).map(NodeId).collect();
+        let mut bootstrap = BTreeSet::new();
+        if options.cluster.voters == Voters::Log {
+            format_disk(seed, id, options.nodes as usize, disk.clone());
+            voters.clear();
+            bootstrap = (1..=options.all_nodes().len() as i32)
+                .filter(|other| *other != id)
+                .map(NodeId)
+                .collect();
+        }
         Self {
             name: format!("n{id}"),
             life: Life::Down,
-            disk: SimulatedDisk::new(disk_draws, slowness),
+            disk,
             clock: SimulatedClock::new(),
             incarnation: 0,
             next_seq: 0,
@@ -184,16 +205,25 @@ impl SimulatedNode {
             start_at_ns: NEVER_NS,
             settings: Settings {
                 id: NodeId(id),
-                voters: (1..=options.nodes as i32).map(NodeId).collect(),
+                voters,
+                bootstrap,
                 timers: timers(&options.timers),
                 bug,
                 random_seed: Stream::new(seed, "node").draw(id as u64, 0),
-                options: node_options(seed, position),
+                options: node_options(seed, position, options),
                 // Every message twice in the trace is dear, so only some seeds judge messages as well.
-                traces_messages: profile(seed).below(5, 4) == 0,
+                traces_messages: options.cluster.trace_messages || profile(seed).below(5, 4) == 0,
             },
             busy_until_ns: 0,
             last_round_ns: 0,
+        }
+    }
+
+    /// Who it is, as the voters in a log name it.
+    pub(super) fn key(&self) -> ReplicaKey {
+        ReplicaKey {
+            id: self.settings.id,
+            directory_id: self.settings.options.new_directory_id,
         }
     }
 
@@ -315,6 +345,9 @@ impl SimulatedNode {
             .wrapping_add(u64::from(self.incarnation));
         let configuration = Configuration {
             bug: self.settings.bug,
+            bootstrap: self.settings.bootstrap.clone(),
+            endpoint: (!self.settings.bootstrap.is_empty())
+                .then(|| endpoint_of(self.settings.id, self.incarnation)),
             ..Configuration::of_static_voters(
                 self.settings.id,
                 CLUSTER_ID,
@@ -369,28 +402,67 @@ impl SimulatedNode {
     }
 }
 
+fn directory_id(seed: u64, id: i32) -> DirectoryId {
+    let directory = Draws::new(seed, "simulation/directory", id as u64 - 1);
+    DirectoryId(u128::from(directory.at(0)) << 64 | u128::from(directory.at(1)))
+}
+
+/// Where a node says that it listens. Every start takes another port, as on a real machine, so that voters
+/// have to tell their leader.
+pub(super) fn endpoint_of(id: NodeId, incarnation: u32) -> String {
+    format!("http://{id}:{}", 9_000 + incarnation)
+}
+
+/// Formats the disk of a node of a cluster whose voters are in the log: the first `voter_count` nodes.
+fn format_disk(seed: u64, id: i32, voter_count: usize, mut disk: SimulatedDisk) {
+    let identity = Identity {
+        cluster_id: CLUSTER_ID.to_owned(),
+        node_id: NodeId(id),
+    };
+    let voter = |id: i32| Voter {
+        key: ReplicaKey {
+            id: NodeId(id),
+            directory_id: Some(directory_id(seed, id)),
+        },
+        endpoint: Some(endpoint_of(NodeId(id), 1)),
+        versions: VersionRange::SUPPORTED,
+    };
+    let is_voter = id as usize <= voter_count;
+    let bootstrap = is_voter.then(|| RecordedVoters {
+        kraft_version: 1,
+        voters: (1..=voter_count as i32).map(voter).collect(),
+    });
+    storage::format(&mut disk, &identity, directory_id(seed, id), bootstrap)
+        .expect("an empty disk without faults can be formatted");
+}
+
 /// Sizes differ from seed to seed, so that a campaign sees segments roll, caches miss and logs shrink.
 fn profile(seed: u64) -> Draws {
     Draws::new(seed, "simulation/disk-profile", 0)
 }
 
-fn node_options(seed: u64, position: usize) -> NodeOptions {
+fn node_options(seed: u64, position: usize, options: &RunOptions) -> NodeOptions {
     let profile = profile(seed);
     let choose = |counter, choices: [u64; 3]| choices[profile.below(counter, 3) as usize];
-    let directory = Draws::new(seed, "simulation/directory", position as u64);
-    let directory_id = u128::from(directory.at(0)) << 64 | u128::from(directory.at(1));
+    let cluster = &options.cluster;
     NodeOptions {
         storage: StorageOptions {
-            segment_bytes: choose(1, [16 << 10, 256 << 10, 64 << 20]),
+            segment_bytes: cluster
+                .segment_bytes
+                .unwrap_or_else(|| choose(1, [16 << 10, 256 << 10, 64 << 20])),
             cache_bytes: choose(2, [4 << 10, 256 << 10, 16 << 20]),
             ..StorageOptions::default()
         },
         snapshots: SnapshotOptions {
-            bytes_between: choose(3, [32 << 10, 256 << 10, 20 << 20]),
-            retention_bytes: choose(4, [64 << 10, 512 << 10, 100 << 20]),
+            bytes_between: cluster
+                .snapshot_bytes
+                .unwrap_or_else(|| choose(3, [32 << 10, 256 << 10, 20 << 20])),
+            retention_bytes: cluster
+                .retention_bytes
+                .unwrap_or_else(|| choose(4, [64 << 10, 512 << 10, 100 << 20])),
             ..SnapshotOptions::default()
         },
-        new_directory_id: Some(DirectoryId(directory_id)),
+        new_directory_id: Some(directory_id(seed, position as i32 + 1)),
     }
 }
 

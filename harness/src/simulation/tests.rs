@@ -2,6 +2,7 @@
 //! Never waits for wall-clock time.
 
 mod disks;
+mod voters;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,6 +35,7 @@ fn options(nodes: u32) -> RunOptions {
         bug: None,
         timers: TIMERS,
         left_out_operations: Vec::new(),
+        cluster: Default::default(),
         liveness_phase: false,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use results::manifest::Simulation;
+use results::schedule::ScheduledFault;
 use results::verdict::{Validity, Verdict};
 
 use super::draws::Draws;
@@ -19,6 +20,10 @@ const REPEATED_ONE_IN: u64 = 50;
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) verdict: Verdict,
+    /// The families of faults that were on, each with what is not usual about it.
+    pub(super) nemesis: Vec<String>,
+    /// The faults, with what became of them.
+    pub(super) faults: Vec<ScheduledFault>,
     pub(super) identity: Simulation,
     /// How much virtual time passed, in nanoseconds, in one of the runs.
     pub(super) simulated_ns: u64,
@@ -50,6 +55,8 @@ pub(super) fn attempt(
     {
         return Ok(Trial {
             verdict: verdict.clone(),
+            nemesis: plan.options.nemesis.clone(),
+            faults: glimpsed.faults.clone(),
             identity: glimpsed.identity.clone(),
             simulated_ns: glimpsed.simulated_ns,
             recorded: None,
@@ -64,6 +71,8 @@ pub(super) fn attempt(
     }
     Ok(Trial {
         verdict: simulated.verdict.clone(),
+        nemesis: plan.options.nemesis.clone(),
+        faults: simulated.recording.schedule.faults.clone(),
         identity: simulated.identity.clone(),
         simulated_ns: simulated.simulated_ns,
         recorded: Some(simulated),
@@ -131,6 +140,7 @@ mod tests {
             bug: bug.map(Into::into),
             timers: TIMERS,
             left_out_operations: Vec::new(),
+            cluster: Default::default(),
             liveness_phase: true,
         };
         let nodes = (1..=5).map(|id| format!("n{id}")).collect();

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use checkers::onlooker::Onlooker;
 use checkers::safety::Monitor;
 use nemesis::action::Action;
+use nemesis::membership::Answer as MembershipAnswer;
+use nemesis::view::ClusterView;
 use node::mutants::Bug;
 use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
@@ -23,10 +25,12 @@ use super::draws::Draws;
 use super::events::{Content, Happening, Parcel};
 use super::faults::FaultDesk;
 use super::link_faults::LinkFaults;
+use super::membership::MembershipDesk;
 use super::moments::MomentDesk;
 use super::network::{Network, NetworkProfile};
 use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
+use super::snapshot_faults::SnapshotErrand;
 use super::strobes::Strobes;
 use super::tracing;
 use crate::damage::Damage;
@@ -53,6 +57,8 @@ pub(super) struct SimulatedWorld {
     pub(super) strobes: Strobes,
     pub(super) seed: u64,
     pub(super) life_draws: Vec<Draws>,
+    pub(super) membership: MembershipDesk,
+    pub(super) snapshot_errands: Vec<SnapshotErrand>,
     calls: BTreeMap<u64, usize>,
     next_ticket: u64,
     pub(super) digest: Digest,
@@ -95,7 +101,7 @@ impl SimulatedWorld {
         witness: Witness,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let node_count = options.nodes as usize;
+        let node_count = options.all_nodes().len();
         let nodes: Vec<SimulatedNode> = (0..node_count)
             .map(|position| SimulatedNode::new(seed, position, options, bug))
             .collect();
@@ -113,6 +119,8 @@ impl SimulatedWorld {
             seed,
             moments: MomentDesk::default(),
             life_draws: (0..node_count).map(life).collect(),
+            membership: MembershipDesk::new(options),
+            snapshot_errands: Vec::new(),
             calls: BTreeMap::new(),
             next_ticket: 0,
             digest: Digest::default(),
@@ -122,7 +130,7 @@ impl SimulatedWorld {
             last_words: BTreeMap::new(),
             stop,
         };
-        for node in 0..node_count {
+        for node in 0..options.first_nodes().len() {
             world.begin_start(node);
         }
         if skews_clocks {
@@ -193,6 +201,8 @@ impl SimulatedWorld {
             Happening::Start { node } => self.finish_start(node),
             Happening::Duty { fault } => self.turn_duty(fault),
             Happening::SampleClocks => self.sample_clocks(),
+            Happening::GoOnWithCourse { course, token } => self.wake_course(course, token),
+            Happening::LookAtSnapshots => self.look_at_snapshots(),
             Happening::LookAtFaults => self.look_at_faults(),
         }
     }
@@ -260,7 +270,7 @@ impl SimulatedWorld {
         self.digest.add(detail);
     }
 
-    fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
+    pub(super) fn ticket(&mut self, node: usize, asker: Asker) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.nodes[node].askers.insert(ticket, asker);
@@ -435,6 +445,10 @@ impl SimulatedWorld {
                     };
                     self.send(node, peer, parcel);
                 }
+                Asker::Nemesis { course, token } => {
+                    // It may have been carried out before the node ended.
+                    self.voters_answered(course, token, MembershipAnswer::Silence);
+                }
                 Asker::Client { call } => {
                     let name = &self.names[node];
                     let message = format!("the connection to {name} broke before it answered");
@@ -512,6 +526,17 @@ impl World for SimulatedWorld {
 
     fn nodes(&self) -> &[String] {
         &self.names
+    }
+
+    fn view(&self, leader: Option<&str>) -> ClusterView {
+        let view = self.membership.book.view(leader);
+        if self.membership.can_change() {
+            return view;
+        }
+        ClusterView {
+            observers: None,
+            ..view
+        }
     }
 
     fn call(&mut self, call: Call) {

@@ -92,16 +92,6 @@ pub enum FaultError {
         /// The size of this cluster.
         node_count: usize,
     },
-    /// The fault exists for one size of cluster only.
-    #[error("{what} needs exactly {needed_count} nodes, and this cluster has {node_count}")]
-    OtherNodeCount {
-        /// Which fault.
-        what: &'static str,
-        /// The size for which it is defined.
-        needed_count: usize,
-        /// The size of this cluster.
-        node_count: usize,
-    },
     /// More nodes than may lose data at once without the cluster losing what it acknowledged.
     #[error(
         "a {kind} fault on {node_count} of {voter_count} nodes may destroy what was acknowledged; at \

@@ -317,12 +317,7 @@ impl Shape {
             Self::Bridge => at_least("a bridge partition", 3, nodes),
             Self::OneWay { target, .. } => target.validate("a one-way partition", nodes),
             Self::Chain => at_least("a chain partition", 3, nodes),
-            Self::Kip996 if nodes.len() == 5 => Ok(()),
-            Self::Kip996 => Err(FaultError::OtherNodeCount {
-                what: "a kip-996 partition",
-                needed_count: 5,
-                node_count: nodes.len(),
-            }),
+            Self::Kip996 => at_least("a kip-996 partition", 5, nodes),
             Self::Groups(groups) => {
                 if groups.len() < 2 || groups.iter().any(Vec::is_empty) {
                     return Err(bad("groups", &json!(groups), GROUPS_EXPECTED));

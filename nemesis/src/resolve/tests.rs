@@ -356,6 +356,22 @@ fn the_topology_of_kip_996_is_as_drawn_there() {
 }
 
 #[test]
+fn the_topology_of_kip_996_is_that_of_voters() {
+    let mut view = view(7, None);
+    view.observers = Some(BTreeSet::from(["n3".into(), "n6".into()]));
+    for (from, to) in cut(3, 1, Shape::Kip996, &view) {
+        let all = [from.as_str(), to.as_str()];
+        assert!(!all.contains(&"n3") && !all.contains(&"n6"), "{all:?}");
+    }
+    view.observers = Some(BTreeSet::from(["n1".into(), "n3".into(), "n6".into()]));
+    let fault = Fault::Partition {
+        shape: Shape::Kip996,
+        style: Style::Hold,
+    };
+    assert!(resolve(3, 1, &fault, &view).is_err());
+}
+
+#[test]
 fn links_are_taken_by_shape_or_by_the_nodes_they_touch() {
     let shaped = |text: &str| {
         let fault = Fault::from_description(&serde_json::from_str(text).unwrap()).unwrap();

@@ -15,6 +15,8 @@ pub struct DiskDescription {
     pub log_bytes: u64,
     /// Size of the newest snapshot, its own or one of a leader; 0 where there is none.
     pub snapshot_bytes: u64,
+    /// Offset after the last record that the newest snapshot covers; 0 where there is none.
+    pub snapshot_end: Offset,
 }
 
 impl<D: Disk> NodeLoop<D> {
@@ -27,6 +29,7 @@ impl<D: Disk> NodeLoop<D> {
             log_start: self.storage.log_start(),
             log_bytes: self.storage.log_bytes(),
             snapshot_bytes: newest.map_or(0, |file| file.size_bytes),
+            snapshot_end: newest.map_or(Offset(0), |file| file.id.end_offset),
         }
     }
 }

@@ -19,13 +19,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::moment::{Edge, Moment, MomentSet};
+use crate::node_loop::Arrival;
 use crate::raft::Role;
 use crate::storage::faulty_disk::DiskControl;
 use crate::storage::injected_faults::InjectedFault;
 
 use super::barriers::{Barriers, Reached};
 use super::clock::ClockState;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Message};
 
 /// Longest command line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
@@ -82,6 +83,8 @@ enum Command {
         #[serde(default = "true_rate")]
         rate: f64,
     },
+    /// Take a snapshot as soon as one may be taken.
+    Snapshot,
     /// Lets the disk do something wrong from now on.
     DiskFault {
         /// Names the fault.
@@ -150,6 +153,8 @@ struct Status {
     leader: Option<String>,
     high_watermark: Option<Offset>,
     log_end: Offset,
+    /// Where the newest snapshot ends; 0 where there is none.
+    snapshot_end: Offset,
     clock: ClockState,
 }
 
@@ -284,6 +289,13 @@ impl Controlled {
                 let outcome = outcome.unwrap_or_else(|| Err(self.stopped()));
                 (outcome.map(|clock| Detail::Clock { clock }), false)
             }
+            Command::Snapshot => {
+                let sent = self.mailbox.send(Message::Arrival(Arrival::TakeSnapshot));
+                (
+                    sent.map(|()| Detail::Done {}).map_err(|_| self.stopped()),
+                    false,
+                )
+            }
             Command::DiskFault { fault_id, fault } => {
                 self.disk.install(fault_id, fault);
                 (Ok(Detail::Done {}), false)
@@ -336,6 +348,7 @@ impl Controlled {
             leader: snapshot.quorum.leader.map(|leader| leader.to_string()),
             high_watermark: snapshot.quorum.high_watermark,
             log_end: snapshot.quorum.log_end,
+            snapshot_end: snapshot.disk.snapshot_end,
             clock: snapshot.clock,
         }))
     }

@@ -1,7 +1,7 @@
 //! Owns the command lines by which a reader repeats a run.
 //! Never runs them.
 
-use results::manifest::Manifest;
+use results::manifest::{Manifest, Voters};
 
 use crate::reading::Run;
 use crate::text::printable;
@@ -77,6 +77,21 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
         flag("--nemesis", nemesis);
     }
     flag("--nodes", options.nodes.to_string());
+    let cluster = &options.cluster;
+    if cluster.observers > 0 {
+        flag("--observers", cluster.observers.to_string());
+    }
+    if cluster.voters == Voters::Log {
+        flag("--voters", "log".into());
+    }
+    for (name, bytes) in [
+        ("--snapshot-every", cluster.snapshot_bytes),
+        ("--retention", cluster.retention_bytes),
+    ] {
+        if let Some(bytes) = bytes {
+            flag(name, bytes.to_string());
+        }
+    }
     flag("--concurrency", options.concurrency.to_string());
     flag("--rate", options.rate_per_second.to_string());
     flag("--time", duration(options.time_ms));
@@ -92,6 +107,9 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     flag("--seed", manifest.seed.to_string());
     if let Some(bug) = &options.bug {
         flag("--bug", bug.clone());
+    }
+    if cluster.trace_messages {
+        words.push("--trace-messages".into());
     }
     line(&words)
 }

@@ -7,6 +7,7 @@ mod pictures;
 use std::collections::BTreeMap;
 
 use askama::Template;
+use results::manifest::{RunOptions, Voters};
 use results::store::{RunFolder, write_atomically};
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::Value;
@@ -194,7 +195,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("workload", options.workload.clone()),
         ("nemesis", nemesis),
-        ("nodes", options.nodes.to_string()),
+        ("nodes", nodes(options)),
         ("clients", options.concurrency.to_string()),
         ("rate", rate),
         ("workload time", text::duration_ms(options.time_ms)),
@@ -308,4 +309,18 @@ fn view_of(evidence: &Value, run: &Run) -> Option<EvidenceView> {
     let mut view = evidence::view(evidence)?;
     view.context = context::lines(evidence, run);
     Some(view)
+}
+
+/// The cluster that the run began with, for people.
+fn nodes(options: &RunOptions) -> String {
+    let cluster = &options.cluster;
+    let observers = match cluster.observers {
+        0 => String::new(),
+        1 => " and 1 observer".into(),
+        count => format!(" and {count} observers"),
+    };
+    match cluster.voters {
+        Voters::Configured => options.nodes.to_string(),
+        Voters::Log => format!("{} voters in the log{observers}", options.nodes),
+    }
 }

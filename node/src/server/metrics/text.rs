@@ -335,6 +335,7 @@ mod tests {
             log_start: Offset(2),
             log_bytes: 512,
             snapshot_bytes: 100,
+            snapshot_end: Offset(0),
         };
         let last_applied = LastApplied {
             timestamp_ms: Some(1_700_000_000_000),

@@ -54,6 +54,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
                 retry_backoff_ms: 20,
             },
             left_out_operations: Vec::new(),
+            cluster: Default::default(),
             liveness_phase: false,
         },
         environment: Environment {

@@ -1,0 +1,194 @@
+//! Owns what the nemesis knows of the members of a cluster, and which removals are safe.
+//! Never takes a request that was not answered for one that was not carried out.
+//!
+//! Two voters of whom the leader removes itself are lost for ever if it dies before the other one has the
+//! record: the other one needs a vote that nobody can give, as the former leader's log is longer and it
+//! stands for election no more. That is so in Kafka, too. So a leader is never asked to leave fewer than
+//! two others, whatever requests are still under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::action::VoterChange;
+use crate::view::ClusterView;
+
+use super::{Member, Quorum, VoterRequest};
+
+/// Least number of voters of whom one that leads may be removed.
+const VOTERS_FOR_ANY_REMOVAL: usize = 3;
+
+/// Names a request to a leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(u64);
+
+/// A removal that was asked for.
+#[derive(Debug, Clone)]
+struct Removal {
+    voter: Member,
+    /// The leader that took the request in and did not say in time what became of it.
+    given_up_by: Option<String>,
+}
+
+/// The members of a cluster, as far as they are known.
+#[derive(Debug, Clone)]
+pub struct Book {
+    /// Everybody who may ever be part of the cluster, in a fixed order.
+    all: Vec<String>,
+    members: BTreeSet<String>,
+    /// The voters that the cluster began with.
+    first_voters: Vec<String>,
+    /// The voters that a leader described last.
+    voters: BTreeSet<String>,
+    /// By fault: the change that it keeps in force.
+    changes: BTreeMap<u64, VoterChange>,
+    /// Removals that a leader may yet carry out.
+    removals: BTreeMap<Token, Removal>,
+    next_token: u64,
+}
+
+impl Book {
+    /// The book of a cluster of `members`, the first `voter_count` of whom vote.
+    pub fn new(all: Vec<String>, member_count: usize, voter_count: usize) -> Self {
+        let first_voters = all[..voter_count.min(all.len())].to_vec();
+        Self {
+            members: all[..member_count.min(all.len())].iter().cloned().collect(),
+            voters: first_voters.iter().cloned().collect(),
+            first_voters,
+            all,
+            changes: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            next_token: 0,
+        }
+    }
+
+    /// Whether this node is part of the cluster at present.
+    pub fn is_member(&self, node: &str) -> bool {
+        self.members.contains(node)
+    }
+
+    /// The members, in order.
+    pub fn members(&self) -> impl Iterator<Item = &String> {
+        self.all.iter().filter(|node| self.members.contains(*node))
+    }
+
+    /// What is known of the cluster, for whoever draws targets.
+    pub fn view(&self, leader: Option<&str>) -> ClusterView {
+        let nodes: Vec<String> = self.members().cloned().collect();
+        let observers = nodes.iter().filter(|node| !self.voters.contains(*node));
+        let spares = self.all.iter().filter(|node| !self.is_member(node));
+        ClusterView {
+            observers: Some(observers.cloned().collect()),
+            spares: spares.cloned().collect(),
+            ..ClusterView::new(nodes, leader.map(str::to_owned))
+        }
+    }
+
+    /// A fault begins to change the voters.
+    pub fn begins(&mut self, fault: u64, change: VoterChange) {
+        self.changes.insert(fault, change);
+    }
+
+    /// A fault changes the voters no more. What it changed, if it did.
+    pub fn ends(&mut self, fault: u64) -> Option<VoterChange> {
+        self.changes.remove(&fault)
+    }
+
+    /// A request to a leader was carried out, refused, or lost together with its process.
+    pub fn settled(&mut self, token: Token) {
+        self.removals.remove(&token);
+    }
+
+    /// `leader` took a request in and gave up waiting for its own answer. It deals with what it is asked in
+    /// order, so the request is settled once it describes the cluster again.
+    pub fn given_up(&mut self, token: Token, leader: &str) {
+        if let Some(removal) = self.removals.get_mut(&token) {
+            removal.given_up_by = Some(leader.to_owned());
+        }
+    }
+
+    pub(super) fn joins(&mut self, node: &str) {
+        self.members.insert(node.to_owned());
+    }
+
+    pub(super) fn leaves(&mut self, node: &str) {
+        self.members.remove(node);
+    }
+
+    pub(super) fn learn(&mut self, quorum: &Quorum) {
+        let names = quorum.voters.iter().map(|voter| voter.node.clone());
+        self.voters = names.collect();
+        let leader = Some(&quorum.leader);
+        self.removals
+            .retain(|_, removal| removal.given_up_by.as_ref() != leader);
+    }
+
+    pub(super) fn sent(&mut self, request: &VoterRequest) -> Token {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        if let VoterRequest::Remove { voter } = request {
+            let removal = Removal {
+                voter: voter.clone(),
+                given_up_by: None,
+            };
+            self.removals.insert(token, removal);
+        }
+        token
+    }
+
+    /// Whether the leader may be asked to remove this voter.
+    pub(super) fn may_remove(&self, quorum: &Quorum, voter: &Member) -> bool {
+        let possible = self.removals.values().map(|removal| &removal.voter);
+        let possible: BTreeSet<&Member> = possible
+            .filter(|other| *other != voter && quorum.voters.contains(other))
+            .collect();
+        let uncertain_count = possible.len() + usize::from(quorum.is_change_pending);
+        let certain_count = quorum.voters.len().saturating_sub(uncertain_count);
+        let leads = quorum.leader == voter.node;
+        certain_count >= VOTERS_FOR_ANY_REMOVAL
+            // Only the leader carries it out, and it stays.
+            || (self.removals.is_empty() && !leads && quorum.voters.len() > 1)
+    }
+
+    /// How many voters there should be.
+    fn wanted_count(&self) -> usize {
+        let delta: i64 = self.changes.values().map(delta).sum();
+        usize::try_from(self.first_voters.len() as i64 + delta)
+            .unwrap_or(1)
+            .max(1)
+    }
+
+    /// The next request on the way to the wanted number of voters; `None` once it is reached.
+    pub(super) fn towards_size(
+        &self,
+        quorum: &Quorum,
+        out_first: &[String],
+        in_first: &[String],
+    ) -> Option<VoterRequest> {
+        let wanted_count = self.wanted_count();
+        if quorum.voters.len() > wanted_count {
+            let named = out_first.iter().filter_map(|node| quorum.voter(node));
+            let later = quorum.voters.iter().rev();
+            let (first, others): (Vec<_>, Vec<_>) =
+                later.partition(|voter| self.first_voters.contains(&voter.node));
+            let voter = named.chain(others).chain(first).next()?;
+            return Some(VoterRequest::Remove {
+                voter: voter.clone(),
+            });
+        }
+        if quorum.voters.len() < wanted_count {
+            let candidates = in_first.iter().chain(&self.first_voters).chain(&self.all);
+            let node = candidates
+                .filter(|node| self.is_member(node))
+                .find(|node| quorum.voter(node).is_none())?;
+            return Some(VoterRequest::Add { node: node.clone() });
+        }
+        None
+    }
+}
+
+fn delta(change: &VoterChange) -> i64 {
+    match change {
+        VoterChange::Add { .. } | VoterChange::Promote { .. } => 1,
+        VoterChange::Remove { .. } => -1,
+        VoterChange::Replace { .. } => 0,
+    }
+}

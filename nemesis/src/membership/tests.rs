@@ -1,0 +1,248 @@
+//! Owns the checks of courses against a cluster that is a list of names.
+//! Never needs a node.
+
+use super::*;
+
+fn names(count: usize) -> Vec<String> {
+    (1..=count).map(|number| format!("n{number}")).collect()
+}
+
+fn member(node: &str) -> Member {
+    Member {
+        node: node.into(),
+        directory_id: format!("disk-of-{node}"),
+    }
+}
+
+/// A cluster that does what it is told, unless it is told otherwise.
+struct Cluster {
+    voters: Vec<String>,
+    running: Vec<String>,
+    leader: Option<String>,
+    is_change_pending: bool,
+    /// Requests that are not answered, from the first on.
+    silent_count: usize,
+    refuses: bool,
+    asked: Vec<String>,
+    now_ms: u64,
+    book: Book,
+}
+
+impl Cluster {
+    fn new(all_count: usize, member_count: usize, voter_count: usize) -> Self {
+        Self {
+            voters: names(voter_count),
+            running: names(member_count),
+            leader: Some("n1".into()),
+            is_change_pending: false,
+            silent_count: 0,
+            refuses: false,
+            asked: Vec::new(),
+            now_ms: 0,
+            book: Book::new(names(all_count), member_count, voter_count),
+        }
+    }
+
+    fn quorum(&self) -> Option<Quorum> {
+        Some(Quorum {
+            leader: self.leader.clone()?,
+            voters: self.voters.iter().map(|voter| member(voter)).collect(),
+            is_change_pending: self.is_change_pending,
+        })
+    }
+
+    fn answer(&mut self, request: &VoterRequest, token: Token) -> Answer {
+        self.asked.push(request.text());
+        if self.silent_count > 0 {
+            self.silent_count -= 1;
+            return Answer::Silence;
+        }
+        self.book.settled(token);
+        if self.refuses {
+            return Answer::Refused {
+                code: "REQUEST_TIMED_OUT".into(),
+                message: "not now".into(),
+            };
+        }
+        match request {
+            VoterRequest::Add { node } => self.voters.push(node.clone()),
+            VoterRequest::Remove { voter } => self.voters.retain(|node| *node != voter.node),
+        }
+        Answer::Done
+    }
+
+    fn go(&mut self, mut course: Course) -> Outcome {
+        let mut told = Told::Waited;
+        for _ in 0..1_000 {
+            told = match course.next(self.now_ms, told, &mut self.book) {
+                Step::Describe => Told::Quorum(self.quorum()),
+                Step::Start { node } => {
+                    self.running.push(node);
+                    Told::Started(Ok(()))
+                }
+                Step::Stop { node } => {
+                    self.running.retain(|running| *running != node);
+                    Told::Stopped(Ok(()))
+                }
+                Step::Wait { pause_ms } => {
+                    self.now_ms += pause_ms;
+                    Told::Waited
+                }
+                Step::Ask { request, token, .. } => Told::Answered(self.answer(&request, token)),
+                Step::Done(outcome) => return outcome,
+            };
+        }
+        panic!("a course without end; asked for {:?}", self.asked);
+    }
+
+    fn change(&mut self, fault: u64, change: &VoterChange) -> Outcome {
+        self.book.begins(fault, change.clone());
+        let outcome = self.go(Course::of_change(change, self.now_ms));
+        if outcome.outcome == FaultOutcome::Skipped {
+            self.book.ends(fault);
+        }
+        outcome
+    }
+
+    fn heal(&mut self, fault: u64) -> Outcome {
+        let change = self.book.ends(fault).expect("the fault is in force");
+        self.go(Course::of_heal(&change))
+    }
+}
+
+fn add(node: &str) -> VoterChange {
+    VoterChange::Add { node: node.into() }
+}
+
+fn remove(node: &str) -> VoterChange {
+    VoterChange::Remove { node: node.into() }
+}
+
+#[test]
+fn every_change_takes_hold_and_is_taken_back() {
+    let replace = VoterChange::Replace {
+        node: "n2".into(),
+        by: "n5".into(),
+    };
+    let promote = VoterChange::Promote { node: "n4".into() };
+    for (change, during, running) in [
+        (add("n5"), &["n1", "n2", "n3", "n5"][..], 5),
+        (remove("n2"), &["n1", "n3"], 4),
+        (remove("n1"), &["n2", "n3"], 4),
+        (replace, &["n1", "n3", "n5"], 5),
+        (promote, &["n1", "n2", "n3", "n4"], 4),
+    ] {
+        let mut cluster = Cluster::new(6, 4, 3);
+        let outcome = cluster.change(1, &change);
+        assert_eq!(outcome.outcome, FaultOutcome::Installed, "{outcome:?}");
+        assert_eq!(outcome.reason, None);
+        assert_eq!(cluster.voters, during, "{change:?}");
+        assert_eq!(cluster.running.len(), running);
+        assert_eq!(outcome.effect["voters_before"], json!(["n1", "n2", "n3"]));
+        assert_eq!(outcome.effect["voters_after"], json!(during));
+        let healed = cluster.heal(1);
+        assert_eq!(healed.reason, None);
+        assert_eq!(cluster.voters.len(), 3, "{change:?}");
+        assert_eq!(cluster.running.len(), 4, "{change:?}");
+        let left: Vec<String> = cluster.book.members().cloned().collect();
+        assert!(cluster.running.iter().all(|node| left.contains(node)));
+    }
+}
+
+#[test]
+fn a_change_that_is_refused_is_skipped_and_leaves_nobody_behind() {
+    let mut cluster = Cluster::new(5, 3, 3);
+    cluster.refuses = true;
+    let outcome = cluster.change(1, &add("n4"));
+    assert_eq!(outcome.outcome, FaultOutcome::Skipped);
+    assert!(outcome.reason.unwrap().contains("not now"));
+    assert!(cluster.now_ms >= TRIED_MS);
+    assert_eq!(cluster.running, names(3));
+    assert!(!cluster.book.is_member("n4"));
+    assert!(outcome.effect["answers"].as_array().unwrap().len() <= ANSWERS_KEPT);
+}
+
+#[test]
+fn a_request_without_an_answer_leaves_the_outcome_open() {
+    let mut cluster = Cluster::new(5, 5, 5);
+    cluster.silent_count = usize::MAX;
+    let outcome = cluster.change(1, &remove("n4"));
+    assert_eq!(outcome.outcome, FaultOutcome::Indeterminate);
+    // The leader did it after all, and nobody was told.
+    cluster.voters.retain(|node| node != "n4");
+    cluster.silent_count = 0;
+    cluster.heal(1);
+    assert_eq!(cluster.voters.len(), 5);
+}
+
+#[test]
+fn nothing_is_asked_while_nobody_leads() {
+    let mut cluster = Cluster::new(3, 3, 3);
+    cluster.leader = None;
+    let outcome = cluster.change(1, &remove("n1"));
+    assert_eq!(outcome.outcome, FaultOutcome::Skipped);
+    assert_eq!(outcome.reason.as_deref(), Some("nobody leads"));
+    assert!(cluster.asked.is_empty());
+}
+
+#[test]
+fn changes_of_several_faults_are_taken_back_one_by_one() {
+    let mut cluster = Cluster::new(7, 5, 5);
+    cluster.change(1, &add("n6"));
+    cluster.change(2, &add("n7"));
+    assert_eq!(cluster.voters.len(), 7);
+    cluster.heal(1);
+    assert_eq!(cluster.voters.len(), 6);
+    assert!(!cluster.voters.contains(&"n6".to_owned()));
+    cluster.heal(2);
+    assert_eq!(cluster.voters, names(5));
+}
+
+/// Only the leader carries a removal out, so one of two that stays may remove the other.
+#[test]
+fn a_leader_never_leaves_a_single_voter_behind() {
+    let mut cluster = Cluster::new(2, 2, 2);
+    let outcome = cluster.change(1, &remove("n1"));
+    assert_eq!(outcome.outcome, FaultOutcome::Skipped);
+    assert!(outcome.reason.unwrap().contains("too few"));
+    assert!(cluster.asked.is_empty());
+    let outcome = cluster.change(2, &remove("n2"));
+    assert_eq!(outcome.outcome, FaultOutcome::Installed);
+    assert_eq!(cluster.voters, ["n1"]);
+}
+
+#[test]
+fn a_removal_that_may_come_yet_counts_as_if_it_had() {
+    let quorum = |count: usize, is_change_pending| Quorum {
+        leader: "n1".into(),
+        voters: names(count).iter().map(|node| member(node)).collect(),
+        is_change_pending,
+    };
+    let mut book = Book::new(names(5), 5, 5);
+    assert!(book.may_remove(&quorum(3, false), &member("n1")));
+    assert!(!book.may_remove(&quorum(3, true), &member("n1")));
+    assert!(book.may_remove(&quorum(3, true), &member("n2")));
+    let voter = member("n1");
+    let token = book.sent(&VoterRequest::Remove { voter });
+    assert!(!book.may_remove(&quorum(3, false), &member("n2")));
+    assert!(book.may_remove(&quorum(4, false), &member("n2")));
+    book.given_up(token, "n1");
+    assert!(!book.may_remove(&quorum(3, false), &member("n2")));
+    book.learn(&quorum(3, false));
+    assert!(book.may_remove(&quorum(3, false), &member("n2")));
+}
+
+#[test]
+fn draws_see_who_is_a_member_and_who_votes() {
+    let mut cluster = Cluster::new(6, 4, 3);
+    let view = cluster.book.view(Some("n2"));
+    assert_eq!(view.nodes, names(4));
+    assert_eq!(view.spares, ["n5", "n6"]);
+    assert_eq!(view.voters().cloned().collect::<Vec<_>>(), names(3));
+    assert_eq!(view.leader.as_deref(), Some("n2"));
+    cluster.change(1, &add("n6"));
+    let view = cluster.book.view(None);
+    assert_eq!(view.nodes, ["n1", "n2", "n3", "n4", "n6"]);
+    assert_eq!(view.voters().count(), 4);
+    assert_eq!(view.spares, ["n5"]);
+}
