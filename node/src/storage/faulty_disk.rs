@@ -118,6 +118,10 @@ impl<D> FaultyDisk<D> {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a slow disk keeps whoever waits for it; simulated disks have a layer of their own"
+)]
 fn pass(delay_ns: u64) {
     if delay_ns > 0 {
         std::thread::sleep(Duration::from_nanos(delay_ns));
@@ -205,6 +209,10 @@ impl<D: Disk> Disk for FaultyDisk<D> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_types,
+    reason = "only real time tells that a sync took it"
+)]
 mod tests {
     use std::time::Instant;
 
