@@ -119,6 +119,9 @@ pub fn draw(seed: u64, pool: &[Family], base: &RunOptions) -> Drawn {
             if families.is_empty() {
                 families = one_of(&draws, &possible);
             }
+            if families.contains(&Family::Membership) {
+                families.retain(|family| family.conflict() != Some(Family::Membership));
+            }
             (families, voters_in(in_log))
         }
     };
