@@ -129,11 +129,11 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
 fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
     let lab = Lab::new();
     for world in ["run", "sim"] {
-        let said = refused(&lab, &[world, "--nemesis", "kill,disk-slow"], 254);
+        let said = refused(&lab, &[world, "--nemesis", "kill,wipe"], 254);
         one_line(&said);
-        assert!(said.contains("disk-slow"), "{said}");
+        assert!(said.contains("wipe"), "{said}");
         assert!(
-            said.contains("slowing syncs down is not possible in"),
+            said.contains("taking disks away is not possible in"),
             "{said}"
         );
         for (trigger, fault, word) in [
