@@ -154,6 +154,11 @@ impl Resolver<'_> {
     /// The targets whose data may be destroyed without the cluster losing what it acknowledged. Drawn
     /// targets are drawn among those; what was asked for by name is hit as a whole or not at all.
     fn within_budget(&mut self, targets: &Targets, files: Files) -> Result<Vec<usize>, String> {
+        if self.view.is_changing {
+            return Err(
+                "the voters are being changed, so it is not certain how many may lose data".into(),
+            );
+        }
         let mut budget = self.view.budget();
         let spent = || {
             format!(
@@ -324,6 +329,11 @@ impl Resolver<'_> {
                 Ok(VoterChange::Promote { node })
             }
             MembershipChange::Remove | MembershipChange::RemoveLeader => {
+                if let Some(damaged) = self.view.damaged.keys().next() {
+                    return Err(format!(
+                        "{damaged} has lost data and stays down, so every other voter may be needed"
+                    ));
+                }
                 let node = self.leaving_voter(target)?;
                 let kept_count = match target {
                     Target::Node(_) => 1,

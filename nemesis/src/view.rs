@@ -23,6 +23,9 @@ pub struct ClusterView {
     pub observers: Option<BTreeSet<String>>,
     /// Nodes that can be started and added, but are not part of the cluster.
     pub spares: Vec<String>,
+    /// Whether the voters are, or may become, others in number than at first: a change is in force or not
+    /// certainly over. The budget of destroyed data is that of the voters at first.
+    pub is_changing: bool,
     /// By node: files whose durable contents it has lost and not got back.
     pub damaged: BTreeMap<String, BTreeSet<Files>>,
     /// The node whose event started the fault, if an event did.

@@ -78,6 +78,9 @@ impl Book {
         ClusterView {
             observers: Some(observers.cloned().collect()),
             spares: spares.cloned().collect(),
+            is_changing: !self.changes.is_empty()
+                || !self.removals.is_empty()
+                || self.voters.len() != self.first_voters.len(),
             ..ClusterView::new(nodes, leader.map(str::to_owned))
         }
     }

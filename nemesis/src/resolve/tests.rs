@@ -577,3 +577,34 @@ const GOLDEN_SHAPES: [&str; 5] = [
     "12 13 14 25 34 35 / 14 15 23 24 25 34",
     "12 13 15 35 45 / 12 13 14 24 25",
 ];
+
+/// Two of five may lose their data, and one may be removed; but not both, or nobody could be elected.
+#[test]
+fn data_is_not_destroyed_while_voters_change_nor_voters_removed_once_it_is() {
+    let resolved = |text: &str, view: &ClusterView| {
+        let description = serde_json::from_str(text).unwrap();
+        let fault = Fault::from_description(&description).unwrap();
+        resolve(1, 1, &fault, view).map(|resolution| resolution.action)
+    };
+    let nodes = (1..=5).map(|number| format!("n{number}")).collect();
+    let quiet = ClusterView::new(nodes, Some("n1".into()));
+    let damage = r#"{"kind":"disk","what":"bit-flip","files":"log","targets":"one"}"#;
+    let remove = r#"{"kind":"membership","what":"remove","target":"one"}"#;
+    assert!(resolved(damage, &quiet).is_ok());
+    assert!(resolved(remove, &quiet).is_ok());
+    let changing = ClusterView {
+        is_changing: true,
+        ..quiet.clone()
+    };
+    let reason = resolved(damage, &changing).unwrap_err();
+    assert!(reason.contains("being changed"), "{reason}");
+    assert!(resolved(remove, &changing).is_ok());
+    let damaged = ClusterView {
+        damaged: [("n2".to_owned(), [Files::All].into())].into(),
+        ..quiet
+    };
+    for what in [remove, r#"{"kind":"membership","what":"remove-leader"}"#] {
+        let reason = resolved(what, &damaged).unwrap_err();
+        assert!(reason.contains("n2 has lost data"), "{reason}");
+    }
+}
