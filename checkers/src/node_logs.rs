@@ -92,7 +92,7 @@ fn refusal(event: &TraceEvent) -> Option<Failure> {
     };
     Some(Failure {
         time: event.time,
-        node: event.node.clone(),
+        node: event.node.to_string(),
         what: "refused to start",
         reason: reason.clone(),
     })

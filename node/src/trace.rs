@@ -220,5 +220,21 @@ pub struct Traced {
 
 /// How a node is called in traces.
 pub fn name(id: NodeId) -> String {
-    id.to_string()
+    match u8::try_from(id.0) {
+        // Most ids, and two names in every message that is traced.
+        Ok(digit @ 0..=9) => String::from_iter(['n', char::from(b'0' + digit)]),
+        _ => id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_are_written_alike() {
+        for id in [i32::MIN, -1, 0, 1, 9, 10, 256, i32::MAX].map(NodeId) {
+            assert_eq!(name(id), format!("n{}", id.0));
+        }
+    }
 }

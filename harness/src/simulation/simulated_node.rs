@@ -13,6 +13,7 @@ use node::storage::StorageOptions;
 use node::trace::{TraceEvent, Traced};
 use results::keyed_random::Stream;
 use results::manifest::{NodeTimers, RunOptions};
+use results::shared_text::SharedText;
 
 use super::clock::SimulatedClock;
 use super::disk::SimulatedDisk;
@@ -70,7 +71,7 @@ pub(super) enum Output {
 /// One node.
 #[derive(Debug)]
 pub(super) struct SimulatedNode {
-    pub(super) name: String,
+    pub(super) name: SharedText,
     pub(super) life: Life,
     pub(super) disk: SimulatedDisk,
     pub(super) clock: SimulatedClock,
@@ -135,7 +136,7 @@ impl SimulatedNode {
         let disk_draws = Draws::new(seed, "simulation/disk", position as u64);
         let slowness = [50, 100, 100, 300][profile(seed).below(0, 4) as usize];
         Self {
-            name: format!("n{id}"),
+            name: format!("n{id}").into(),
             life: Life::Down,
             disk: SimulatedDisk::new(disk_draws, slowness),
             clock: SimulatedClock::new(),

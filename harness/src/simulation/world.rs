@@ -92,7 +92,7 @@ impl SimulatedWorld {
             .collect();
         let life = |position| Draws::new(seed, "simulation/life", position as u64);
         let mut world = Self {
-            names: nodes.iter().map(|node| node.name.clone()).collect(),
+            names: nodes.iter().map(|node| node.name.to_string()).collect(),
             nodes,
             network: Network::new(seed, node_count, NetworkProfile::of_seed(seed)),
             queue: Queue::new(),
@@ -122,7 +122,7 @@ impl SimulatedWorld {
     pub(super) fn into_remains(self) -> Remains {
         let keeps = matches!(self.witness, Witness::Trace(_));
         let nodes = self.nodes.iter().filter(|_| keeps);
-        let disks = nodes.map(|node| (node.name.clone(), node.disk.files()));
+        let disks = nodes.map(|node| (node.name.to_string(), node.disk.files()));
         Remains {
             disks: disks.collect(),
             witness: self.witness,
@@ -414,7 +414,7 @@ impl SimulatedWorld {
         let mut offsets_ms = Map::new();
         for node in self.nodes.iter().filter(|node| node.is_reachable()) {
             let skew_ms = node.clock.skew_ns(self.now_ns) as f64 / 1e6;
-            offsets_ms.insert(node.name.clone(), json!(skew_ms));
+            offsets_ms.insert(node.name.to_string(), json!(skew_ms));
         }
         self.surfaced.push_back(Event::ClockOffsets { offsets_ms });
         let next_ns = self.now_ns + CLOCK_SAMPLE_NS;
