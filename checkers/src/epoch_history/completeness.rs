@@ -100,9 +100,9 @@ impl Completeness {
                     event.node,
                     event.epoch,
                     seconds(event.time),
-                    committed.event.node,
+                    committed.node,
                     committed.epoch,
-                    seconds(committed.event.time)
+                    seconds(committed.time)
                 );
                 let contradicts = json!({
                     "committed": committed.json(),

@@ -157,6 +157,7 @@ impl SimulatedWorld {
                 if self.calls.remove(&call).is_some() {
                     self.digest.event(self.now_ns, 3, 0);
                     self.digest.add(call);
+                    let answer = *answer;
                     self.surfaced.push_back(Event::Answer { call, answer });
                 }
             }
@@ -424,6 +425,7 @@ impl SimulatedWorld {
     /// An answer is on its way to a client.
     pub(super) fn tell(&mut self, node: usize, call: u64, answer: Answer) {
         let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
+        let answer = Box::new(answer);
         self.queue
             .push(arrives_ns, Happening::Tell { call, answer });
     }
@@ -448,7 +450,7 @@ impl World for SimulatedWorld {
         };
         self.calls.insert(call.id, node);
         let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
-        let request = conversation::request(&call.request);
+        let request = Box::new(conversation::request(&call.request));
         let ask = Happening::Ask {
             call: call.id,
             node,

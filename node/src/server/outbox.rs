@@ -95,9 +95,9 @@ impl Outbox for ProcessOutbox {
                 request,
             } => {
                 self.peers
-                    .send(peer, endpoint.as_deref(), correlation, request);
+                    .send(peer, endpoint.as_deref(), correlation, *request);
             }
-            Departure::Reply { ticket, response } => self.askers.answer(ticket, response),
+            Departure::Reply { ticket, response } => self.askers.answer(ticket, *response),
             Departure::ClientReply { ticket, reply } => {
                 self.gate.answered(ticket, Instant::now());
                 self.clients.answer(ticket, reply);
@@ -129,20 +129,16 @@ impl Outbox for ProcessOutbox {
 /// Tells the log what matters to those who run the node.
 fn report(Traced { epoch, event }: &Traced) {
     let role = match event {
-        TraceEvent::Started { role, .. } | TraceEvent::RoleChange { role, .. } => Some(*role),
+        TraceEvent::Started(started) => Some(started.role),
+        TraceEvent::RoleChange { role, .. } => Some(*role),
         _ => None,
     };
     log::note_standing(role, *epoch);
     match event {
-        TraceEvent::Started {
-            log_start,
-            log_end,
-            truncated_bytes,
-            ..
-        } => tracing::info!(
-            log_start = log_start.0,
-            log_end = log_end.0,
-            truncated_bytes,
+        TraceEvent::Started(started) => tracing::info!(
+            log_start = started.log_start.0,
+            log_end = started.log_end.0,
+            truncated_bytes = started.truncated_bytes,
             "recovered"
         ),
         TraceEvent::RoleChange {
