@@ -156,7 +156,7 @@ fn refusal(event: &TraceEvent) -> Option<Failure> {
     };
     Some(Failure {
         time: event.time,
-        node: event.node.clone(),
+        node: event.node.to_string(),
         what: REFUSED,
         reason: reason.clone(),
     })
@@ -170,7 +170,7 @@ fn heedless_start(event: &TraceEvent, schedule: &Schedule) -> Option<Failure> {
     let fault = damage(schedule, &event.node, event.time)?;
     Some(Failure {
         time: event.time,
-        node: event.node.clone(),
+        node: event.node.to_string(),
         what: "started",
         reason: format!(
             "fault {} had destroyed some of its data, and it did not notice",

@@ -2,12 +2,14 @@
 //! Never judges, and never rewrites a history line.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use checkers::linearizable::Watch;
 use results::history::{Operation, OperationError, OperationType, Process};
 use results::json_lines::Writer;
-use results::manifest::{Manifest, Phases};
+use results::manifest::{Manifest, Phases, RunOptions};
 use results::schedule::{Schedule, ScheduledFault};
+use results::shared_text::SharedText;
 use results::store::RunFolder;
 use serde_json::Value;
 
@@ -30,6 +32,8 @@ pub struct Recorder {
     schedule: Schedule,
     manifest: Manifest,
     counts: Counts,
+    /// Keys and names of nodes that are in the history already.
+    known: BTreeSet<SharedText>,
     /// Looks at the history as it grows, if that is wanted.
     watch: Option<Watch>,
 }
@@ -41,6 +45,20 @@ enum Keeping {
     Folder { folder: RunFolder, history: Writer },
     /// In memory: a simulated run can be had again.
     Memory { history: Vec<Operation> },
+}
+
+/// How many lines there is room for from the start at most. Room that is not used takes no memory, but to
+/// make more of it later takes twice as much for a moment.
+const EXPECTED_LINES_MAX: u64 = 1 << 18;
+
+/// About how many lines a history will have.
+fn expected_line_count(options: &RunOptions) -> usize {
+    let operation_count = options.rate_per_second.saturating_mul(options.time_ms) / 1_000;
+    let line_count = operation_count.saturating_mul(2);
+    // Clients are not on time to the operation, and some lines are not theirs.
+    line_count
+        .saturating_add(line_count / 8)
+        .min(EXPECTED_LINES_MAX) as usize
 }
 
 /// What a client operation is about.
@@ -93,7 +111,7 @@ impl Recorder {
 
     /// Starts a recording that leaves nothing on disk.
     pub fn in_memory(manifest: Manifest, schedule: Schedule) -> Self {
-        let history = Vec::new();
+        let history = Vec::with_capacity(expected_line_count(&manifest.options));
         Self::new(Keeping::Memory { history }, manifest, schedule)
     }
 
@@ -104,6 +122,7 @@ impl Recorder {
             schedule,
             manifest,
             counts: Counts::default(),
+            known: BTreeSet::new(),
             watch: None,
         }
     }
@@ -140,9 +159,10 @@ impl Recorder {
     /// # Errors
     /// When the history cannot be written.
     pub fn invoke(&mut self, time: u64, subject: &Subject, value: Value) -> results::Result<()> {
+        let key = self.shared(&subject.key);
         self.line(time, Process::Client(subject.process), |operation| {
             operation.f = Cow::Borrowed(subject.f);
-            operation.key = Some(subject.key.clone());
+            operation.key = Some(key);
             operation.value = value;
         })
     }
@@ -163,15 +183,17 @@ impl Recorder {
             OperationType::Info => self.counts.info_count += 1,
             OperationType::Invoke => {}
         }
+        let key = self.shared(&subject.key);
+        let node = completion.node.map(|node| self.shared(&node));
         self.line(time, Process::Client(subject.process), |operation| {
             operation.operation_type = completion.operation_type;
             operation.f = Cow::Borrowed(subject.f);
-            operation.key = Some(subject.key.clone());
+            operation.key = Some(key);
             operation.value = completion.value;
-            operation.node = completion.node;
+            operation.node = node;
             operation.epoch = completion.epoch;
             operation.offset = completion.offset;
-            operation.error = completion.error;
+            operation.error = completion.error.map(Box::new);
         })
     }
 
@@ -185,6 +207,16 @@ impl Recorder {
             operation.f = Cow::Owned(f.to_owned());
             operation.value = value;
         })
+    }
+
+    /// The text as it is in the history already, so that it is there once and not on every line.
+    fn shared(&mut self, text: &str) -> SharedText {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        let new = SharedText::from(text);
+        self.known.insert(new.clone());
+        new
     }
 
     fn line(

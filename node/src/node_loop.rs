@@ -206,7 +206,7 @@ impl<D: Disk> NodeLoop<D> {
                 }
                 Arrival::Shutdown => Input::Shutdown,
                 Arrival::Client { ticket, request } => {
-                    self.admit(ticket, request, &mut commands, &mut reads, outbox);
+                    self.admit(ticket, *request, &mut commands, &mut reads, outbox);
                     continue;
                 }
             };
@@ -551,7 +551,7 @@ impl<D: Disk> NodeLoop<D> {
                     }
                     // Promises nothing about the records it carries, so followers may store them
                     // while this node still syncs.
-                    let response = Response::Fetch(response);
+                    let response = Box::new(Response::Fetch(*response));
                     self.depart(Departure::Reply { ticket, response }, outbox);
                 }
                 Effect::ReplyFetchSnapshot {
@@ -565,7 +565,7 @@ impl<D: Disk> NodeLoop<D> {
                     response.bytes =
                         self.storage
                             .read_snapshot_bytes(id, position_bytes, max_bytes)?;
-                    let response = Response::FetchSnapshot(response);
+                    let response = Box::new(Response::FetchSnapshot(*response));
                     self.depart(Departure::Reply { ticket, response }, outbox);
                 }
                 Effect::StoreSnapshotChunk {

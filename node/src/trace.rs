@@ -14,33 +14,7 @@ use crate::raft::Role;
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum TraceEvent {
     /// Recovery is over; the node takes part.
-    Started {
-        /// State it starts in.
-        role: Role,
-        /// First offset in its log.
-        log_start: Offset,
-        /// Offset after the last recovered record.
-        log_end: Offset,
-        /// Epoch of the last recovered record, 0 for an empty log.
-        last_epoch: Epoch,
-        /// The vote found in the quorum-state file.
-        voted_for: Option<String>,
-        /// The leader found in the quorum-state file.
-        leader: Option<String>,
-        /// Bytes of a torn tail that recovery cut off.
-        truncated_bytes: u64,
-        /// All snapshots that were found, but for the bootstrap snapshot.
-        snapshots: Vec<SnapshotName>,
-        /// The voters in force at the end of its log.
-        voters: Vec<String>,
-        /// The `kraft.version` in force there.
-        kraft_version: u16,
-        /// Its data directory, where it has an id.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        directory_id: Option<DirectoryId>,
-        /// Whether it is one of the voters.
-        is_voter: bool,
-    },
+    Started(Box<Started>),
     /// The node changed state.
     RoleChange {
         /// The new state.
@@ -105,7 +79,7 @@ pub enum TraceEvent {
         to: String,
         /// What it says.
         #[serde(flatten)]
-        message: MessageSummary,
+        message: Box<MessageSummary>,
     },
     /// A message of another replica arrived. Reported only where the outbox asks for messages.
     RpcReceived {
@@ -113,7 +87,7 @@ pub enum TraceEvent {
         from: String,
         /// What it says.
         #[serde(flatten)]
-        message: MessageSummary,
+        message: Box<MessageSummary>,
     },
     /// A linearizable read was answered.
     ReadServed {
@@ -155,6 +129,36 @@ pub enum TraceEvent {
         /// What was found and what to do, for people.
         reason: String,
     },
+}
+
+/// What a node found when it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Started {
+    /// State it starts in.
+    pub role: Role,
+    /// First offset in its log.
+    pub log_start: Offset,
+    /// Offset after the last recovered record.
+    pub log_end: Offset,
+    /// Epoch of the last recovered record, 0 for an empty log.
+    pub last_epoch: Epoch,
+    /// The vote found in the quorum-state file.
+    pub voted_for: Option<String>,
+    /// The leader found in the quorum-state file.
+    pub leader: Option<String>,
+    /// Bytes of a torn tail that recovery cut off.
+    pub truncated_bytes: u64,
+    /// All snapshots that were found, but for the bootstrap snapshot.
+    pub snapshots: Vec<SnapshotName>,
+    /// The voters in force at the end of its log.
+    pub voters: Vec<String>,
+    /// The `kraft.version` in force there.
+    pub kraft_version: u16,
+    /// Its data directory, where it has an id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory_id: Option<DirectoryId>,
+    /// Whether it is one of the voters.
+    pub is_voter: bool,
 }
 
 /// What a snapshot is called by.
@@ -220,5 +224,21 @@ pub struct Traced {
 
 /// How a node is called in traces.
 pub fn name(id: NodeId) -> String {
-    id.to_string()
+    match u8::try_from(id.0) {
+        // Most ids, and two names in every message that is traced.
+        Ok(digit @ 0..=9) => String::from_iter(['n', char::from(b'0' + digit)]),
+        _ => id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_are_written_alike() {
+        for id in [i32::MIN, -1, 0, 1, 9, 10, 256, i32::MAX].map(NodeId) {
+            assert_eq!(name(id), format!("n{}", id.0));
+        }
+    }
 }

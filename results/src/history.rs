@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::shared_text::SharedText;
+
 /// Who performed an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Process {
@@ -77,13 +79,13 @@ pub struct Operation {
     pub f: Cow<'static, str>,
     /// The object acted on; absent for nemesis lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub key: Option<SharedText>,
     /// Argument or result: a value, `[expected, new]` for `cas`, anything for the nemesis.
     #[serde(default)]
     pub value: Value,
     /// Node that answered, where one did (`n1`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<SharedText>,
     /// Epoch in which the answering node served the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i32>,
@@ -92,7 +94,7 @@ pub struct Operation {
     pub offset: Option<i64>,
     /// Reason of a `fail` or `info`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<OperationError>,
+    pub error: Option<Box<OperationError>>,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod json_lines;
 pub mod keyed_random;
 pub mod manifest;
 pub mod schedule;
+pub mod shared_text;
 pub mod store;
 pub mod trace;
 pub mod trigger;

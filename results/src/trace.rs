@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::shared_text::SharedText;
+
 /// State of a node in the KRaft state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -29,7 +31,7 @@ pub struct TraceEvent {
     /// Nanoseconds since the run started, on the same clock as the history, never skewed.
     pub time: u64,
     /// The node that speaks (`n1`).
-    pub node: String,
+    pub node: SharedText,
     /// How often the node was started in this run, from 1.
     pub incarnation: u32,
     /// Number of the event within the incarnation, from 0, without gaps.

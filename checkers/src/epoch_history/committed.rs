@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::TraceEvent;
 use serde_json::{Value, json};
 
@@ -18,8 +19,10 @@ pub(super) struct CommittedBatch {
     pub(super) batch: Batch,
     /// Lowest epoch in which it was reported.
     pub(super) epoch: i32,
-    /// The first report.
-    pub(super) event: Rc<TraceEvent>,
+    /// Who reported it first.
+    pub(super) node: SharedText,
+    /// When.
+    pub(super) time: u64,
 }
 
 impl CommittedBatch {
@@ -27,8 +30,8 @@ impl CommittedBatch {
     pub(super) fn json(&self) -> Value {
         json!({
             "batch": batch_json(&self.batch),
-            "reported_by": self.event.node,
-            "reported_at": self.event.time,
+            "reported_by": self.node,
+            "reported_at": self.time,
             "reported_in_epoch": self.epoch,
         })
     }
@@ -87,7 +90,8 @@ impl Committed {
                 let committed = CommittedBatch {
                     batch,
                     epoch: event.epoch,
-                    event: event.clone(),
+                    node: event.node.clone(),
+                    time: event.time,
                 };
                 self.batches.insert(batch.base_offset, committed);
                 Comparison::New

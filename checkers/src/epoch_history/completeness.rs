@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{Role, TraceDetail, TraceEvent};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::seconds;
 pub(super) struct Completeness {
     property: Property,
     /// By node: everything committed below was found in its log.
-    agreed_below: BTreeMap<String, i64>,
+    agreed_below: BTreeMap<SharedText, i64>,
 }
 
 impl Completeness {
@@ -41,7 +42,7 @@ impl Rule for Completeness {
             _ => model.cut_by(event),
         };
         if let Some(end) = cut
-            && let Some(agreed_below) = self.agreed_below.get_mut(event.node.as_str())
+            && let Some(agreed_below) = self.agreed_below.get_mut(&event.node)
         {
             *agreed_below = (*agreed_below).min(end);
         }
@@ -99,9 +100,9 @@ impl Completeness {
                     event.node,
                     event.epoch,
                     seconds(event.time),
-                    committed.event.node,
+                    committed.node,
                     committed.epoch,
-                    seconds(committed.event.time)
+                    seconds(committed.time)
                 );
                 let contradicts = json!({
                     "committed": committed.json(),

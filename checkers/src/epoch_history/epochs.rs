@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use results::history::{Operation, OperationType, Process};
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{Role, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ pub(super) struct Epochs {
     one_vote: Property,
     incarnations: Nodes<Incarnation>,
     /// By node and directory, which is empty where the node does not tell.
-    replicas: BTreeMap<(String, String), Replica>,
+    replicas: BTreeMap<(SharedText, String), Replica>,
     /// First claim of a leader by epoch.
     leaders: BTreeMap<i32, Claim>,
     /// Highest epoch by replica, with the event that reported it.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{Started, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::seconds;
 pub(super) struct LogStart {
     property: Property,
     /// The newest snapshot of every node, with the event that reported it.
-    newest: BTreeMap<String, (i64, Rc<TraceEvent>)>,
+    newest: BTreeMap<SharedText, (i64, Rc<TraceEvent>)>,
 }
 
 impl LogStart {

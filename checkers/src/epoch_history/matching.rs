@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{TraceDetail, TraceEvent};
 use serde_json::json;
 
@@ -20,7 +21,7 @@ use crate::seconds;
 struct Appended {
     last_offset: i64,
     crc: u32,
-    node: String,
+    node: SharedText,
     time: u64,
 }
 

@@ -127,9 +127,9 @@ fn configured_voters(ends: &BTreeMap<String, u64>, voter_count: usize) -> BTreeS
 fn ends(trace: &[TraceEvent]) -> BTreeMap<String, u64> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for event in trace {
-        match ends.get_mut(&event.node) {
+        match ends.get_mut(event.node.as_str()) {
             Some(end) => *end = event.time,
-            None => drop(ends.insert(event.node.clone(), event.time)),
+            None => drop(ends.insert(event.node.to_string(), event.time)),
         }
     }
     ends

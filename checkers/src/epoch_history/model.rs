@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use super::committed::{Committed, CommittedBatch, CommittedVoters, Comparison};
@@ -119,7 +120,7 @@ impl Model {
     }
 
     /// The node speaks; from now on it is one of `nodes`.
-    pub(super) fn enter(&mut self, name: &str) {
+    pub(super) fn enter(&mut self, name: &SharedText) {
         let configured = &self.configured;
         self.nodes.enter(name, || {
             let mut node = Node::default();
@@ -129,7 +130,7 @@ impl Model {
     }
 
     /// Events of the node are missing just before the next one.
-    pub(super) fn lose(&mut self, name: &str) {
+    pub(super) fn lose(&mut self, name: &SharedText) {
         self.enter(name);
         let forget_voters = self.has_voter_records;
         if let Some(node) = self.nodes.get_mut(name) {

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::TraceEvent;
 
 use super::epochs::Epochs;
@@ -44,7 +45,7 @@ impl Watch {
     }
 
     /// Events of the node are missing from here on.
-    pub(super) fn lose(&mut self, node: &str) {
+    pub(super) fn lose(&mut self, node: &SharedText) {
         self.model.lose(node);
     }
 

@@ -114,8 +114,8 @@ impl Watermarks {
                     event.node,
                     committed.batch.base_offset,
                     seconds(event.time),
-                    committed.event.node,
-                    seconds(committed.event.time)
+                    committed.node,
+                    seconds(committed.time)
                 );
                 (summary, event_json(event), committed.json())
             });
@@ -199,8 +199,8 @@ pub(super) fn two_commits(
     let summary = format!(
         "offset {} was committed twice: {} at {} and {} at {} report different batches",
         batch.base_offset,
-        earlier.event.node,
-        seconds(earlier.event.time),
+        earlier.node,
+        seconds(earlier.time),
         event.node,
         seconds(event.time)
     );

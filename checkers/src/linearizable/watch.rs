@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
+use results::shared_text::SharedText;
 use results::verdict::Validity;
 
 use crate::Options;
@@ -24,7 +25,7 @@ const MEMORY_LIMIT_BYTES: u64 = 64 << 20;
 /// that was not linearizable before will not become so.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
-    keys: BTreeMap<String, Watched>,
+    keys: BTreeMap<SharedText, Watched>,
     /// When keys that are quiet were looked for last, ns since the run started.
     looked_ns: u64,
     violation: Option<String>,
@@ -151,7 +152,7 @@ mod tests {
         }
         assert_eq!(watch.violation(), None, "too little to look at yet");
         let mut later = line(100, 2, "invoke", "read", 0);
-        later.key = Some("4".to_owned());
+        later.key = Some("4".into());
         later.time = 3_000_000_000;
         watch.observe(&later);
         assert!(watch.violation().is_some());

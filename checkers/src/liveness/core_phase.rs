@@ -287,7 +287,8 @@ fn restraint(phase: &Phase<'_>, trace: &[TraceEvent]) -> Option<PropertyResult> 
                 ..
             }
         );
-        is_candidate && phase.rest.contains(&event.node) && (begin..end).contains(&event.time)
+        let in_rest = phase.rest.iter().any(|node| *node == event.node);
+        is_candidate && in_rest && (begin..end).contains(&event.time)
     });
     let (valid, summary) = match candidacy {
         None => (Validity::Valid, String::new()),

@@ -6,6 +6,7 @@ mod log;
 use std::collections::BTreeMap;
 
 use results::history::{Operation, Process};
+use results::shared_text::{SharedText, position};
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use log::{Batch, Log};
@@ -40,7 +41,7 @@ pub struct Violation {
 /// Watches the traces of all nodes. No event may be missing, and they come in the order of their times.
 #[derive(Debug, Default)]
 pub struct Monitor {
-    names: Vec<String>,
+    names: Vec<SharedText>,
     nodes: Vec<Node>,
     /// First leader heard of, by epoch.
     leaders: BTreeMap<i32, String>,
@@ -133,11 +134,11 @@ impl Monitor {
             .err()
     }
 
-    fn position(&mut self, name: &str) -> usize {
-        if let Some(position) = self.names.iter().position(|known| known == name) {
+    fn position(&mut self, name: &SharedText) -> usize {
+        if let Some(position) = position(self.names.iter(), name) {
             return position;
         }
-        self.names.push(name.to_owned());
+        self.names.push(name.clone());
         self.nodes.push(Node::default());
         self.nodes.len() - 1
     }

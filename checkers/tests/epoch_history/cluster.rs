@@ -61,7 +61,7 @@ impl Cluster {
         let state = &mut self.nodes[node];
         self.trace.push(TraceEvent {
             time: self.time,
-            node: name(node),
+            node: name(node).into(),
             incarnation: state.incarnation,
             seq: state.seq,
             epoch: state.epoch,

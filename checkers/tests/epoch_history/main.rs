@@ -265,7 +265,7 @@ fn a_commit_without_a_majority_on_disk_is_flagged() {
                     }
                 )
             })
-            .map(|event| (event.node.clone(), event.epoch))
+            .map(|event| (event.node.to_string(), event.epoch))
             .collect();
         let Some((first, epoch)) = leaders.first().cloned() else {
             return false;
@@ -299,7 +299,7 @@ pub(crate) fn go_on_talking(trace: &mut Vec<TraceEvent>) {
     for node in 0..3 {
         let mut event = end.clone();
         event.time += 1;
-        event.node = name(node);
+        event.node = name(node).into();
         event.detail = TraceDetail::EpochAdopted { leader: None };
         trace.push(event);
     }

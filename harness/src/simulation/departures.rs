@@ -55,8 +55,14 @@ impl SimulatedWorld {
         }
     }
 
-    fn ask_peer(&mut self, node: usize, peer: usize, correlation: Correlation, request: Request) {
-        let max_wait_ms = match &request {
+    fn ask_peer(
+        &mut self,
+        node: usize,
+        peer: usize,
+        correlation: Correlation,
+        request: Box<Request>,
+    ) {
+        let max_wait_ms = match &*request {
             Request::Fetch(fetch) => fetch.max_wait_ms,
             _ => 0,
         };

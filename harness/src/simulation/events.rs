@@ -26,7 +26,7 @@ pub(super) enum Happening {
     Ask {
         call: u64,
         node: usize,
-        request: ClientRequest,
+        request: Box<ClientRequest>,
     },
     /// A change of the voters goes on, or stops waiting for the answer to a request.
     GoOnWithCourse {
@@ -36,7 +36,7 @@ pub(super) enum Happening {
     /// Forced snapshots may have come.
     LookAtSnapshots,
     /// An answer reaches a client.
-    Tell { call: u64, answer: Answer },
+    Tell { call: u64, answer: Box<Answer> },
     /// A client stops waiting.
     GiveUp { call: u64 },
     /// A node's timer is due, or its processor is free again.
@@ -69,8 +69,8 @@ pub(super) struct Parcel {
 
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    Request(Request),
-    Response(Response),
+    Request(Box<Request>),
+    Response(Box<Response>),
     /// There will be no answer: nobody listens there, or the connection broke.
     Failed,
 }
@@ -78,12 +78,15 @@ pub(super) enum Content {
 impl Parcel {
     /// Size on the wire, approximately.
     pub(super) fn size_bytes(&self) -> u64 {
-        let content_bytes = match &self.content {
-            Content::Response(Response::Fetch(response)) => {
+        let Content::Response(response) = &self.content else {
+            return ENVELOPE_BYTES;
+        };
+        let content_bytes = match &**response {
+            Response::Fetch(response) => {
                 let batches = response.batches.iter();
                 batches.map(|batch| batch.bytes().len() as u64).sum()
             }
-            Content::Response(Response::FetchSnapshot(response)) => response.bytes.len() as u64,
+            Response::FetchSnapshot(response) => response.bytes.len() as u64,
             _ => 0,
         };
         ENVELOPE_BYTES + content_bytes
@@ -94,39 +97,48 @@ impl Parcel {
         digest.add(u64::from(self.incarnation) << 32 ^ self.correlation.0);
         let (kind, epoch, detail) = match &self.content {
             Content::Failed => (0, 0, 0),
-            Content::Request(Request::Vote(vote)) => (
-                1 + u64::from(vote.pre_vote),
-                vote.replica_epoch.0,
-                vote.last_offset.0,
-            ),
-            Content::Request(Request::BeginQuorumEpoch(begin)) => (3, begin.leader_epoch.0, 0),
-            Content::Request(Request::EndQuorumEpoch(end)) => (4, end.leader_epoch.0, 0),
-            Content::Request(Request::Fetch(fetch)) => {
-                (5, fetch.current_leader_epoch.0, fetch.fetch_offset.0)
-            }
-            Content::Response(Response::Vote(vote)) => {
-                (6, vote.leader_epoch.0, i64::from(vote.vote_granted))
-            }
-            Content::Response(Response::BeginQuorumEpoch(begin)) => (7, begin.leader_epoch.0, 0),
-            Content::Response(Response::EndQuorumEpoch(end)) => (8, end.leader_epoch.0, 0),
-            Content::Response(Response::Fetch(fetch)) => {
-                for batch in &fetch.batches {
-                    digest.add(u64::from(batch.crc()));
-                }
-                let high_watermark = fetch.high_watermark.map_or(-1, |offset| offset.0);
-                (9, fetch.leader_epoch.0, high_watermark)
-            }
-            // Rare kinds are told in full.
-            Content::Request(rare) => {
-                digest.add_text(&format!("{rare:?}"));
-                (10, 0, 0)
-            }
-            Content::Response(rare) => {
-                digest.add_text(&format!("{rare:?}"));
-                (11, 0, 0)
-            }
+            Content::Request(request) => describe_request(request, digest),
+            Content::Response(response) => describe_response(response, digest),
         };
         digest.add(kind << 32 | u64::from(epoch as u32));
         digest.add(detail as u64);
+    }
+}
+
+/// Kind, epoch and a detail of the request. Rare kinds are told in full.
+fn describe_request(request: &Request, digest: &mut Digest) -> (u64, i32, i64) {
+    match request {
+        Request::Vote(vote) => (
+            1 + u64::from(vote.pre_vote),
+            vote.replica_epoch.0,
+            vote.last_offset.0,
+        ),
+        Request::BeginQuorumEpoch(begin) => (3, begin.leader_epoch.0, 0),
+        Request::EndQuorumEpoch(end) => (4, end.leader_epoch.0, 0),
+        Request::Fetch(fetch) => (5, fetch.current_leader_epoch.0, fetch.fetch_offset.0),
+        rare => {
+            digest.add_text(&format!("{rare:?}"));
+            (10, 0, 0)
+        }
+    }
+}
+
+/// Kind, epoch and a detail of the response. Rare kinds are told in full.
+fn describe_response(response: &Response, digest: &mut Digest) -> (u64, i32, i64) {
+    match response {
+        Response::Vote(vote) => (6, vote.leader_epoch.0, i64::from(vote.vote_granted)),
+        Response::BeginQuorumEpoch(begin) => (7, begin.leader_epoch.0, 0),
+        Response::EndQuorumEpoch(end) => (8, end.leader_epoch.0, 0),
+        Response::Fetch(fetch) => {
+            for batch in &fetch.batches {
+                digest.add(u64::from(batch.crc()));
+            }
+            let high_watermark = fetch.high_watermark.map_or(-1, |offset| offset.0);
+            (9, fetch.leader_epoch.0, high_watermark)
+        }
+        rare => {
+            digest.add_text(&format!("{rare:?}"));
+            (11, 0, 0)
+        }
     }
 }

@@ -268,7 +268,7 @@ impl SimulatedWorld {
         let arrival = Arrival::PeerRequest {
             ticket,
             correlation: None,
-            request,
+            request: Box::new(request),
         };
         self.deliver(position, arrival);
     }

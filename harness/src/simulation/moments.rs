@@ -75,7 +75,7 @@ impl SimulatedWorld {
         let hold = self.moments.last_hold;
         node.held = Some((hold, place));
         let event = StartingEvent {
-            node: node.name.clone(),
+            node: node.name.to_string(),
             incarnation: node.incarnation,
             seq: match edge {
                 Edge::Before => node.next_seq,

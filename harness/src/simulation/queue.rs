@@ -7,12 +7,17 @@ use std::collections::BinaryHeap;
 /// Events to come.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    /// Time, number and place in `items`; small, because a heap moves its entries often.
-    order: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// Small, because a heap moves its entries often, and one number, because it compares them often.
+    order: BinaryHeap<Reverse<u128>>,
     items: Vec<Option<T>>,
     free: Vec<u32>,
     next_number: u64,
 }
+
+/// Bits of an entry that name a place in `items`, and those above that number it: as many events can be
+/// to come at once, and in all. The time stands above both.
+const PLACE_BITS: u32 = 24;
+const NUMBER_BITS: u32 = 40;
 
 impl<T> Queue<T> {
     /// Nothing to come.
@@ -26,28 +31,47 @@ impl<T> Queue<T> {
     }
 
     /// Plans an event.
+    ///
+    /// # Panics
+    /// If there are more to come, or were in all, than an entry has room for.
     pub(super) fn push(&mut self, time_ns: u64, item: T) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.items.push(None);
-            (self.items.len() - 1) as u32
-        });
-        self.items[place as usize] = Some(item);
-        self.order.push(Reverse((time_ns, self.next_number, place)));
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.items[place as usize] = Some(item);
+                place
+            }
+            None => {
+                self.items.push(Some(item));
+                (self.items.len() - 1) as u32
+            }
+        };
+        assert!(
+            place >> PLACE_BITS == 0 && self.next_number >> NUMBER_BITS == 0,
+            "there are more events than can be told apart"
+        );
+        let within = self.next_number << PLACE_BITS | u64::from(place);
+        let entry = u128::from(time_ns) << u64::BITS | u128::from(within);
+        self.order.push(Reverse(entry));
         self.next_number += 1;
     }
 
     /// When the next event is due.
     pub(super) fn next_time_ns(&self) -> Option<u64> {
-        self.order.peek().map(|Reverse((time_ns, _, _))| *time_ns)
+        self.order.peek().map(|Reverse(entry)| time_ns_of(*entry))
     }
 
     /// Takes the next event.
     pub(super) fn pop(&mut self) -> Option<(u64, T)> {
-        let Reverse((time_ns, _, place)) = self.order.pop()?;
+        let Reverse(entry) = self.order.pop()?;
+        let place = entry as u32 & ((1 << PLACE_BITS) - 1);
         let item = self.items[place as usize].take()?;
         self.free.push(place);
-        Some((time_ns, item))
+        Some((time_ns_of(entry), item))
     }
+}
+
+fn time_ns_of(entry: u128) -> u64 {
+    (entry >> u64::BITS) as u64
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use node::trace::{TraceEvent, Traced};
 use node::voters::{VersionRange, Voter};
 use results::keyed_random::Stream;
 use results::manifest::{NodeTimers, RunOptions, Voters};
+use results::shared_text::SharedText;
 
 use super::clock::SimulatedClock;
 use super::disk::{Place, SimulatedDisk};
@@ -84,7 +85,7 @@ pub(super) enum Output {
 /// One node.
 #[derive(Debug)]
 pub(super) struct SimulatedNode {
-    pub(super) name: String,
+    pub(super) name: SharedText,
     pub(super) life: Life,
     pub(super) disk: SimulatedDisk,
     pub(super) clock: SimulatedClock,
@@ -184,7 +185,7 @@ impl SimulatedNode {
                 .collect();
         }
         Self {
-            name: format!("n{id}"),
+            name: format!("n{id}").into(),
             life: Life::Down,
             disk,
             clock: SimulatedClock::new(),

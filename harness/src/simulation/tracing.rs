@@ -54,11 +54,11 @@ pub(super) fn detail(said: Said) -> TraceDetail {
         },
         Said::RpcSent { to, message } => TraceDetail::RpcSent {
             to,
-            message: Box::new(message_of(message)),
+            message: Box::new(message_of(*message)),
         },
         Said::RpcReceived { from, message } => TraceDetail::RpcReceived {
             from,
-            message: Box::new(message_of(message)),
+            message: Box::new(message_of(*message)),
         },
         // Rare kinds take the way that a process's trace takes, which knows kinds still to come.
         rare => read_back(&rare).unwrap_or(TraceDetail::Unknown),
@@ -215,7 +215,7 @@ mod tests {
             },
             Said::RpcSent {
                 to: "n2".into(),
-                message: MessageSummary {
+                message: Box::new(MessageSummary {
                     rpc: "fetch",
                     is_response: true,
                     correlation: Some(3),
@@ -228,14 +228,14 @@ mod tests {
                     diverging: Some((Epoch(2), Offset(5))),
                     granted: Some(true),
                     error: Some(node::message::ErrorCode::FencedLeaderEpoch),
-                },
+                }),
             },
             Said::RpcReceived {
                 from: "client".into(),
-                message: MessageSummary {
+                message: Box::new(MessageSummary {
                     rpc: "vote",
                     ..MessageSummary::default()
-                },
+                }),
             },
         ];
         for said in said {

@@ -107,7 +107,7 @@ impl SimulatedWorld {
             .collect();
         let life = |position| Draws::new(seed, "simulation/life", position as u64);
         let mut world = Self {
-            names: nodes.iter().map(|node| node.name.clone()).collect(),
+            names: nodes.iter().map(|node| node.name.to_string()).collect(),
             nodes,
             network: Network::new(seed, node_count, NetworkProfile::of_seed(seed)),
             queue: Queue::new(),
@@ -143,7 +143,7 @@ impl SimulatedWorld {
     pub(super) fn into_remains(self) -> Remains {
         let keeps = matches!(self.witness, Witness::Trace(_));
         let nodes = self.nodes.iter().filter(|_| keeps);
-        let disks = nodes.map(|node| (node.name.clone(), node.disk.files()));
+        let disks = nodes.map(|node| (node.name.to_string(), node.disk.files()));
         Remains {
             disks: disks.collect(),
             witness: self.witness,
@@ -180,6 +180,7 @@ impl SimulatedWorld {
                 if self.calls.remove(&call).is_some() {
                     self.digest.event(self.now_ns, 3, 0);
                     self.digest.add(call);
+                    let answer = *answer;
                     self.surfaced.push_back(Event::Answer { call, answer });
                 }
             }
@@ -493,8 +494,10 @@ impl SimulatedWorld {
             if let Life::Running(running) = &node.life {
                 let quorum = running.describe();
                 let role = tracing::role_of(quorum.role);
-                sight.roles.insert(node.name.clone(), role);
-                sight.log_ends.insert(node.name.clone(), quorum.log_end.0);
+                sight.roles.insert(node.name.to_string(), role);
+                sight
+                    .log_ends
+                    .insert(node.name.to_string(), quorum.log_end.0);
             }
         }
         sight
@@ -504,7 +507,7 @@ impl SimulatedWorld {
         let mut offsets_ms = Map::new();
         for node in self.nodes.iter().filter(|node| node.is_reachable()) {
             let skew_ms = node.clock.skew_ns(self.now_ns) as f64 / 1e6;
-            offsets_ms.insert(node.name.clone(), json!(skew_ms));
+            offsets_ms.insert(node.name.to_string(), json!(skew_ms));
         }
         self.surfaced.push_back(Event::ClockOffsets { offsets_ms });
         let next_ns = self.now_ns + CLOCK_SAMPLE_NS;
@@ -514,6 +517,7 @@ impl SimulatedWorld {
     /// An answer is on its way to a client.
     pub(super) fn tell(&mut self, node: usize, call: u64, answer: Answer) {
         let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
+        let answer = Box::new(answer);
         self.queue
             .push(arrives_ns, Happening::Tell { call, answer });
     }
@@ -549,7 +553,7 @@ impl World for SimulatedWorld {
         };
         self.calls.insert(call.id, node);
         let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
-        let request = conversation::request(&call.request);
+        let request = Box::new(conversation::request(&call.request));
         let ask = Happening::Ask {
             call: call.id,
             node,

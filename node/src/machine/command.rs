@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::common_commands;
+
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
 /// Longest id of a client, in characters.
@@ -205,7 +207,10 @@ impl Command {
     /// # Errors
     /// When the bytes are not a command of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(bytes)
+        match common_commands::decode(bytes) {
+            Some(command) => Ok(command),
+            None => serde_json::from_slice(bytes),
+        }
     }
 
     /// Whether its outcome is the same in every state, so that it is known before it is applied.

@@ -4,6 +4,7 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod command;
+mod common_commands;
 mod digest;
 mod list_values;
 mod objects;

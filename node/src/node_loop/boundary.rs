@@ -33,7 +33,7 @@ pub enum Arrival {
         /// How the sender names the request, where it says so; for the trace.
         correlation: Option<Correlation>,
         /// What is asked.
-        request: Request,
+        request: Box<Request>,
     },
     /// A peer answered, or did not.
     PeerAnswer {
@@ -49,7 +49,7 @@ pub enum Arrival {
         /// Where to answer.
         ticket: Ticket,
         /// What is asked.
-        request: ClientRequest,
+        request: Box<ClientRequest>,
     },
     /// Somebody wants a snapshot of the state machine as soon as one may be taken.
     TakeSnapshot,
@@ -69,14 +69,14 @@ pub enum Departure {
         /// Names the request.
         correlation: Correlation,
         /// What to send.
-        request: Request,
+        request: Box<Request>,
     },
     /// An answer to a peer.
     Reply {
         /// To whom.
         ticket: Ticket,
         /// The answer.
-        response: Response,
+        response: Box<Response>,
     },
     /// An answer to a client.
     ClientReply {

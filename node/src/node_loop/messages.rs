@@ -38,7 +38,10 @@ impl Askers {
             correlation: message.correlation,
         };
         self.0.insert(ticket, asker);
-        TraceEvent::RpcReceived { from, message }
+        TraceEvent::RpcReceived {
+            from,
+            message: Box::new(message),
+        }
     }
 
     /// The answer leaves; the event to report.
@@ -51,7 +54,7 @@ impl Askers {
         };
         Some(TraceEvent::RpcSent {
             to: asker.name,
-            message,
+            message: Box::new(message),
         })
     }
 }
@@ -60,10 +63,10 @@ impl Askers {
 pub(super) fn sent(peer: NodeId, correlation: Correlation, request: &Request) -> TraceEvent {
     TraceEvent::RpcSent {
         to: name(peer),
-        message: MessageSummary {
+        message: Box::new(MessageSummary {
             correlation: Some(correlation.0),
             ..of_request(request)
-        },
+        }),
     }
 }
 
@@ -71,10 +74,10 @@ pub(super) fn sent(peer: NodeId, correlation: Correlation, request: &Request) ->
 pub(super) fn answered(peer: NodeId, correlation: Correlation, response: &Response) -> TraceEvent {
     TraceEvent::RpcReceived {
         from: name(peer),
-        message: MessageSummary {
+        message: Box::new(MessageSummary {
             correlation: Some(correlation.0),
             ..of_response(response)
-        },
+        }),
     }
 }
 

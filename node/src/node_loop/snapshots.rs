@@ -112,6 +112,9 @@ impl Snapshots {
 
     /// Forgets the downloads that are over, or that a jump of the clock put into the future.
     pub(super) fn forget_served(&mut self, now_ns: u64) {
+        if self.served_at_ns.is_empty() {
+            return;
+        }
         let is_recent = |at_ns: u64| {
             let age_ns = now_ns.checked_sub(at_ns);
             age_ns.is_some_and(|age_ns| age_ns < SERVED_FOR_NS)

@@ -60,7 +60,7 @@ impl Replica {
             return self.on_unanswered_probe(correlation);
         };
         let claim = Claim::of(&response);
-        match (asked, response) {
+        match (asked, *response) {
             (Asked::Vote { epoch, pre_vote }, Response::Vote(response)) => {
                 let later = response.leader_epoch > self.epoch();
                 if pre_vote && later && self.configuration.has(Bug::PreVoteNoEpochAdopt) {
@@ -112,15 +112,18 @@ impl Replica {
 
     /// An answer to a question that is no longer asked means nothing, unless B20 or B21 is on.
     fn take_forgotten(&mut self, peer: NodeId, answer: PeerAnswer) {
-        match (self.configuration.bug, answer) {
-            (Some(Bug::AppendStaleEpochBatch), PeerAnswer::Response(Response::Fetch(response))) => {
+        let PeerAnswer::Response(response) = answer else {
+            return;
+        };
+        match (self.configuration.bug, *response) {
+            (Some(Bug::AppendStaleEpochBatch), Response::Fetch(response)) => {
                 if matches!(self.role, RoleState::Follower(_)) {
                     self.append_fetched(peer, response.batches);
                     let claimed = response.high_watermark.into_iter();
                     claimed.for_each(|claimed| self.follow_high_watermark(claimed));
                 }
             }
-            (Some(Bug::PreVoteCountedAsVote), PeerAnswer::Response(Response::Vote(response)))
+            (Some(Bug::PreVoteCountedAsVote), Response::Vote(response))
                 if response.vote_granted =>
             {
                 match &mut self.role {

@@ -186,14 +186,14 @@ impl Replica {
         }
         self.effect(Effect::ReplyFetch {
             ticket,
-            response,
+            response: Box::new(response),
             from: has_records.then_some(request.fetch_offset),
             max_bytes: request.max_bytes,
         });
     }
 
     pub(super) fn reply_fetch_error(&mut self, ticket: Ticket, error: ErrorCode) {
-        let response = Response::Fetch(self.fetch_response(error));
+        let response = Box::new(Response::Fetch(self.fetch_response(error)));
         self.effect(Effect::Reply { ticket, response });
     }
 

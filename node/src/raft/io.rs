@@ -206,7 +206,7 @@ pub struct Correlation(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerAnswer {
     /// The peer answered.
-    Response(Response),
+    Response(Box<Response>),
     /// No answer came: refused connection, broken connection, timeout.
     Failed,
 }
@@ -221,7 +221,7 @@ pub enum Input {
         /// Where to answer.
         ticket: Ticket,
         /// What is asked.
-        request: Request,
+        request: Box<Request>,
     },
     /// The outcome of an [`Effect::Send`].
     PeerAnswer {
@@ -308,6 +308,9 @@ pub struct ProposalRefusal {
 /// `ReplyFetchSnapshot` may become visible before appended *records* are durable (never before a
 /// `Persist` is): they promise nothing about them. What was downloaded of a snapshot need not be
 /// durable before `InstallSnapshot`.
+///
+/// Messages are boxed here and wherever they pass on their way, because they are many times larger than
+/// everything else that takes it, and moved often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Replace the quorum-state file.
@@ -326,21 +329,21 @@ pub enum Effect {
         /// Names the request.
         correlation: Correlation,
         /// What to send.
-        request: Request,
+        request: Box<Request>,
     },
     /// Answer a request of a peer.
     Reply {
         /// Whom to answer.
         ticket: Ticket,
         /// The answer.
-        response: Response,
+        response: Box<Response>,
     },
     /// Answer a fetch with the batches from `from` on, read at the moment of this effect.
     ReplyFetch {
         /// Whom to answer.
         ticket: Ticket,
         /// The answer, with `batches` still empty.
-        response: FetchResponse,
+        response: Box<FetchResponse>,
         /// First offset to return, on a batch boundary; `None` to return no records.
         from: Option<Offset>,
         /// Return whole batches up to this many bytes, but at least one.
@@ -351,7 +354,7 @@ pub enum Effect {
         /// Whom to answer.
         ticket: Ticket,
         /// The answer, with `bytes` still empty.
-        response: FetchSnapshotResponse,
+        response: Box<FetchSnapshotResponse>,
         /// How many bytes to return at most.
         max_bytes: u64,
     },

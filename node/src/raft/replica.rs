@@ -17,7 +17,7 @@ use crate::control_record::ControlRecord;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::message::Request;
 use crate::mutants::Bug;
-use crate::trace::{SnapshotName, TraceEvent, Traced, name};
+use crate::trace::{SnapshotName, Started, TraceEvent, Traced, name};
 
 /// One KRaft replica as a deterministic state machine.
 ///
@@ -119,7 +119,7 @@ impl Replica {
             end_offset: snapshot.id.end_offset,
             last_epoch: snapshot.id.epoch,
         });
-        self.trace(TraceEvent::Started {
+        let started = Started {
             role: self.role(),
             log_start: self.log.start(),
             log_end: self.log.end(),
@@ -132,7 +132,8 @@ impl Replica {
             kraft_version: self.voter_history.kraft_version(),
             directory_id: self.configuration.directory_id,
             is_voter: self.is_voter(),
-        });
+        };
+        self.trace(TraceEvent::Started(Box::new(started)));
         if adopted {
             self.trace(TraceEvent::EpochAdopted { leader: None });
         }
@@ -419,7 +420,7 @@ impl Replica {
             peer,
             endpoint,
             correlation,
-            request,
+            request: Box::new(request),
         });
         correlation
     }

@@ -15,16 +15,17 @@ use crate::mutants::Bug;
 use crate::voters::VersionRange;
 
 impl Replica {
-    pub(super) fn on_request(&mut self, ticket: Ticket, request: Request) {
+    pub(super) fn on_request(&mut self, ticket: Ticket, request: Box<Request>) {
         let cluster_id = request.cluster_id();
         // An absent id is accepted, as in Kafka (KAFKA-12440).
         let foreign = !cluster_id.is_empty() && cluster_id != self.configuration.cluster_id;
         if foreign && !self.configuration.has(Bug::ClusterIdSkip) {
             // Says nothing about this cluster's epochs, which mean nothing in the sender's.
-            let response = refusal(&request, ErrorCode::InconsistentClusterId, None, Epoch(0));
+            let refusal = refusal(&request, ErrorCode::InconsistentClusterId, None, Epoch(0));
+            let response = Box::new(refusal);
             return self.effect(Effect::Reply { ticket, response });
         }
-        let response = match request {
+        let response = match *request {
             Request::Fetch(request) => return self.on_fetch(ticket, request),
             Request::FetchSnapshot(request) => return self.on_fetch_snapshot(ticket, &request),
             Request::AddRaftVoter(request) => return self.on_add_voter(ticket, request),
@@ -58,6 +59,7 @@ impl Replica {
                 versions: VersionRange::SUPPORTED,
             }),
         };
+        let response = Box::new(response);
         self.effect(Effect::Reply { ticket, response });
     }
 

@@ -94,14 +94,14 @@ impl Replica {
             bytes: Vec::new(),
         };
         if !succeeded {
-            let response = Response::FetchSnapshot(response);
+            let response = Box::new(Response::FetchSnapshot(response));
             return self.effect(Effect::Reply { ticket, response });
         }
         // It follows this leader. What it holds of the log is another matter.
         self.count_for_check_quorum(&request.replica);
         self.effect(Effect::ReplyFetchSnapshot {
             ticket,
-            response,
+            response: Box::new(response),
             max_bytes: request.max_bytes.clamp(1, FETCH_SNAPSHOT_MAX_BYTES),
         });
     }

@@ -211,6 +211,7 @@ impl Replica {
             Kind::Remove => Response::RemoveRaftVoter(response),
             Kind::Update => Response::UpdateRaftVoter(response),
         };
+        let response = Box::new(response);
         self.effect(Effect::Reply { ticket, response });
     }
 }

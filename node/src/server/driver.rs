@@ -327,6 +327,7 @@ impl Driver {
                 seat,
             } => {
                 let is_read = request.is_read();
+                let request = Box::new(request);
                 let arrival = Arrival::Client { ticket, request };
                 if is_read {
                     taken.arrivals.push(arrival);

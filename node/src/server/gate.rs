@@ -148,6 +148,7 @@ mod tests {
                     operations: Vec::new(),
                 };
                 let seat = self.admission.admit().unwrap();
+                let request = Box::new(request);
                 let command = Arrival::Client { ticket, request };
                 self.gate.add(command, seat, self.now);
             }

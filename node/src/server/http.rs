@@ -238,7 +238,7 @@ async fn answer_peer(
     let arrival = Arrival::PeerRequest {
         ticket: waiting.ticket(),
         correlation: wire::correlation(&headers),
-        request,
+        request: Box::new(request),
     };
     if front.mailbox.send(Message::Arrival(arrival)).is_err() {
         return front.unavailable();
@@ -514,7 +514,7 @@ mod tests {
                         .answer(ticket, ClientReply::Unknown { code, epoch });
                 }
                 Message::Arrival(Arrival::PeerRequest { request, .. }) => {
-                    assert!(matches!(request, message::Request::Fetch(_)));
+                    assert!(matches!(*request, message::Request::Fetch(_)));
                 }
                 other => panic!("{other:?}"),
             }

@@ -71,8 +71,8 @@ impl Metrics {
     /// Notes an event that happened at `now_ns`, true monotonic time.
     pub(crate) fn observe(&mut self, now_ns: u64, traced: &Traced) {
         match traced.event {
-            TraceEvent::Started { role, .. } => {
-                self.role = Some(role);
+            TraceEvent::Started(ref started) => {
+                self.role = Some(started.role);
                 self.snapshot_since_ns = Some(now_ns);
                 self.started_ns = Some(now_ns);
             }
@@ -128,6 +128,7 @@ impl Metrics {
 mod tests {
     use super::*;
     use crate::ids::Epoch;
+    use crate::trace::Started;
 
     fn traced(event: TraceEvent) -> Traced {
         let epoch = Epoch(1);
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_ages_until_the_next_one_and_before_the_first_since_the_start() {
-        let started = traced(TraceEvent::Started {
+        let started = Started {
             role: Role::Follower,
             log_start: Offset(0),
             log_end: Offset(0),
@@ -224,7 +225,8 @@ mod tests {
             kraft_version: 0,
             directory_id: None,
             is_voter: true,
-        });
+        };
+        let started = traced(TraceEvent::Started(Box::new(started)));
         let frozen = traced(TraceEvent::SnapshotFrozen {
             end_offset: Offset(5),
             last_epoch: Epoch(1),

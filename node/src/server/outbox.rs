@@ -105,9 +105,9 @@ impl Outbox for ProcessOutbox {
                 request,
             } => {
                 self.peers
-                    .send(peer, endpoint.as_deref(), correlation, request);
+                    .send(peer, endpoint.as_deref(), correlation, *request);
             }
-            Departure::Reply { ticket, response } => self.askers.answer(ticket, response),
+            Departure::Reply { ticket, response } => self.askers.answer(ticket, *response),
             Departure::ClientReply { ticket, reply } => {
                 self.gate.answered(ticket, Instant::now());
                 self.clients.answer(ticket, reply);
@@ -140,10 +140,10 @@ impl Outbox for ProcessOutbox {
 
     fn trace(&mut self, traced: Traced) {
         report(&traced);
-        if let TraceEvent::Started { role, .. } | TraceEvent::RoleChange { role, .. } =
-            &traced.event
-        {
-            self.standing.0 = Some(*role);
+        match &traced.event {
+            TraceEvent::Started(started) => self.standing.0 = Some(started.role),
+            TraceEvent::RoleChange { role, .. } => self.standing.0 = Some(*role),
+            _ => {}
         }
         self.standing.1 = traced.epoch;
         self.voters_changed |= matches!(
@@ -164,20 +164,16 @@ impl Outbox for ProcessOutbox {
 /// Tells the log what matters to those who run the node.
 fn report(Traced { epoch, event }: &Traced) {
     let role = match event {
-        TraceEvent::Started { role, .. } | TraceEvent::RoleChange { role, .. } => Some(*role),
+        TraceEvent::Started(started) => Some(started.role),
+        TraceEvent::RoleChange { role, .. } => Some(*role),
         _ => None,
     };
     log::note_standing(role, *epoch);
     match event {
-        TraceEvent::Started {
-            log_start,
-            log_end,
-            truncated_bytes,
-            ..
-        } => tracing::info!(
-            log_start = log_start.0,
-            log_end = log_end.0,
-            truncated_bytes,
+        TraceEvent::Started(started) => tracing::info!(
+            log_start = started.log_start.0,
+            log_end = started.log_end.0,
+            truncated_bytes = started.truncated_bytes,
             "recovered"
         ),
         TraceEvent::RoleChange {

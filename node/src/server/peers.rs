@@ -105,7 +105,7 @@ impl Peers {
                 Ok(response) => {
                     link.complaints
                         .note(peer, &link.authority, response.error());
-                    PeerAnswer::Response(response)
+                    PeerAnswer::Response(Box::new(response))
                 }
                 Err(reason) => {
                     tracing::debug!(%peer, reason, "no answer");
@@ -369,7 +369,7 @@ mod tests {
         let mut stream = accept(&lively).await;
         let (_, body) = wire::encode_response(&response());
         serve_one(&mut stream, "200 OK", &body).await;
-        let answer = PeerAnswer::Response(response());
+        let answer = PeerAnswer::Response(Box::new(response()));
         assert_eq!(next(&mut inbox).await, (NodeId(3), Correlation(2), answer));
         assert_eq!(
             next(&mut inbox).await,

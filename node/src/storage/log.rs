@@ -269,8 +269,10 @@ impl Log {
     /// cut meanwhile and nothing follows for what it is now.
     pub(crate) fn finish_sync(&mut self, done: LogSynced) -> Result<Option<Offset>, StorageError> {
         let LogSynced { target, outcome } = done;
-        let file = segment::file_name(target.base_offset);
-        outcome.map_err(write_error("sync", &file))?;
+        outcome.map_err(|error| {
+            let file = segment::file_name(target.base_offset);
+            write_error("sync", &file)(error)
+        })?;
         if target.cut_count != self.cut_count {
             return Ok(None);
         }

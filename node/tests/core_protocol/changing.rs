@@ -160,6 +160,7 @@ impl Changing {
 
     pub(crate) fn ask(&mut self, request: Request) -> (Ticket, Vec<Effect>) {
         let ticket = self.solo.ticket();
+        let request = Box::new(request);
         let effects = self.solo.step(Input::PeerRequest { ticket, request });
         (ticket, effects)
     }
@@ -242,13 +243,12 @@ pub(crate) fn probe(effects: &[Effect]) -> Option<(NodeId, Correlation)> {
 /// The answer to a change of the voters.
 pub(crate) fn change_reply(effects: &[Effect], wanted: Ticket) -> Option<VoterChangeResponse> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Reply {
-            ticket,
-            response:
-                Response::AddRaftVoter(response)
-                | Response::RemoveRaftVoter(response)
-                | Response::UpdateRaftVoter(response),
-        } if *ticket == wanted => Some(response.clone()),
+        Effect::Reply { ticket, response } if *ticket == wanted => match &**response {
+            Response::AddRaftVoter(response)
+            | Response::RemoveRaftVoter(response)
+            | Response::UpdateRaftVoter(response) => Some(response.clone()),
+            _ => None,
+        },
         _ => None,
     })
 }

@@ -48,7 +48,7 @@ pub(crate) enum Event {
         incarnation: u64,
         to: NodeId,
         correlation: Correlation,
-        request: Request,
+        request: Box<Request>,
     },
     Answer {
         from: NodeId,
@@ -69,11 +69,11 @@ pub(crate) enum Held {
     Send {
         peer: NodeId,
         correlation: Correlation,
-        request: Request,
+        request: Box<Request>,
     },
     Reply {
         ticket: Ticket,
-        response: Response,
+        response: Box<Response>,
     },
     Acknowledge {
         ticket: Ticket,
@@ -125,7 +125,7 @@ pub(crate) struct Cluster {
     pub(crate) voters_are_in_log: bool,
     pub(crate) bootstrap: BTreeSet<NodeId>,
     /// Requests of operators, and their answers.
-    pub(crate) changes: BTreeMap<Ticket, Option<Response>>,
+    pub(crate) changes: BTreeMap<Ticket, Option<Box<Response>>>,
     seed: u64,
     random: ChaCha8Rng,
     bug: Option<Bug>,
@@ -373,6 +373,7 @@ impl Cluster {
         let ticket = Ticket(self.number());
         self.changes.insert(ticket, None);
         self.node(asked).changes.push(ticket);
+        let request = Box::new(request);
         self.deliver(asked, Input::PeerRequest { ticket, request });
         ticket
     }
@@ -399,7 +400,10 @@ impl Cluster {
     }
 
     pub(crate) fn outcome_of(&self, change: Ticket) -> Option<ErrorCode> {
-        self.changes.get(&change)?.as_ref().map(Response::error)
+        self.changes
+            .get(&change)?
+            .as_ref()
+            .map(|reply| reply.error())
     }
 
     /// Repeats a change as long as the cluster says that it may succeed later.

@@ -33,7 +33,7 @@ impl Cluster {
                 correlation,
                 request,
             } => {
-                let is_fetch = matches!(request, Request::Fetch(_));
+                let is_fetch = matches!(*request, Request::Fetch(_));
                 let blocked = is_fetch && self.fetches_blocked.contains(&(from, to));
                 if self.is_lost(from, to) || blocked {
                     return;
@@ -201,7 +201,7 @@ impl Cluster {
                         id,
                         Held::Reply {
                             ticket,
-                            response: Response::Fetch(response),
+                            response: Box::new(Response::Fetch(*response)),
                         },
                     );
                 }
@@ -209,7 +209,7 @@ impl Cluster {
                     ticket,
                     response,
                     max_bytes,
-                } => self.reply_with_piece(id, ticket, response, max_bytes),
+                } => self.reply_with_piece(id, ticket, *response, max_bytes),
                 Effect::StoreSnapshotChunk {
                     id: snapshot,
                     position_bytes,

@@ -192,9 +192,9 @@ fn a_new_voter_is_asked_at_the_endpoint_it_will_have() {
         Effect::Send {
             peer,
             endpoint,
-            request: Request::ApiVersions(_),
+            request,
             ..
-        } => Some((*peer, endpoint.clone())),
+        } if matches!(**request, Request::ApiVersions(_)) => Some((*peer, endpoint.clone())),
         _ => None,
     });
     assert_eq!(asked, Some((NodeId(4), Some("http://n4".to_owned()))));
@@ -564,10 +564,10 @@ fn the_quorum_is_described_by_the_leader_only() {
     };
     let described = |effects: Vec<Effect>| {
         effects.into_iter().find_map(|effect| match effect {
-            Effect::Reply {
-                response: Response::DescribeQuorum(response),
-                ..
-            } => Some(response),
+            Effect::Reply { response, .. } => match *response {
+                Response::DescribeQuorum(response) => Some(response),
+                _ => None,
+            },
             _ => None,
         })
     };
@@ -613,11 +613,11 @@ fn everyone_says_who_it_is_and_what_it_supports() {
             cluster_id: "test".to_owned(),
         });
         let (ticket, effects) = asked.ask(request);
-        let response = Response::ApiVersions(ApiVersionsResponse {
+        let response = Box::new(Response::ApiVersions(ApiVersionsResponse {
             error: ErrorCode::None,
             replica,
             versions: VersionRange::SUPPORTED,
-        });
+        }));
         assert!(effects.contains(&Effect::Reply { ticket, response }));
     }
 }

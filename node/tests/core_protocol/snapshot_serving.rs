@@ -64,11 +64,11 @@ fn asked(solo: &mut Solo, request: FetchSnapshotRequest) -> (FetchSnapshotRespon
             response,
             max_bytes,
             ..
-        } => Some((response, Some(max_bytes))),
-        Effect::Reply {
-            response: Response::FetchSnapshot(response),
-            ..
-        } => Some((response, None)),
+        } => Some((*response, Some(max_bytes))),
+        Effect::Reply { response, .. } => match *response {
+            Response::FetchSnapshot(response) => Some((response, None)),
+            _ => None,
+        },
         _ => None,
     });
     answer.expect("every fetch of a snapshot is answered at once")

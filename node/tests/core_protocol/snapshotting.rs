@@ -156,6 +156,7 @@ impl Cluster {
         }
         response.bytes = bytes;
         let response = Response::FetchSnapshot(response);
+        let response = Box::new(response);
         self.release(id, Held::Reply { ticket, response });
     }
 

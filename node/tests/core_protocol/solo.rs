@@ -70,7 +70,7 @@ impl Solo {
     }
 
     pub(crate) fn request(&mut self, request: Request) -> Vec<Effect> {
-        let ticket = self.ticket();
+        let (ticket, request) = (self.ticket(), Box::new(request));
         self.step(Input::PeerRequest { ticket, request })
     }
 
@@ -80,7 +80,7 @@ impl Solo {
         correlation: Correlation,
         response: Response,
     ) -> Vec<Effect> {
-        let answer = PeerAnswer::Response(response);
+        let answer = PeerAnswer::Response(Box::new(response));
         self.step(Input::PeerAnswer {
             peer,
             correlation,
@@ -159,7 +159,7 @@ impl Solo {
 
     pub(crate) fn fetch(&mut self, request: FetchRequest) -> (Ticket, Vec<Effect>) {
         let ticket = self.ticket();
-        let request = Request::Fetch(request);
+        let request = Box::new(Request::Fetch(request));
         (ticket, self.step(Input::PeerRequest { ticket, request }))
     }
 
@@ -210,7 +210,7 @@ pub(crate) fn sends(effects: &[Effect]) -> Vec<(NodeId, Correlation, &Request)> 
         _ => None,
     };
     let requests = effects.iter().filter_map(|effect| match effect {
-        Effect::Send { request, .. } => Some(request),
+        Effect::Send { request, .. } => Some(&**request),
         _ => None,
     });
     effects
@@ -232,21 +232,21 @@ pub(crate) fn fetch_reply(
             response,
             from,
             ..
-        } if *ticket == wanted => Some((response.clone(), *from)),
-        Effect::Reply {
-            ticket,
-            response: Response::Fetch(response),
-        } if *ticket == wanted => Some((response.clone(), None)),
+        } if *ticket == wanted => Some(((**response).clone(), *from)),
+        Effect::Reply { ticket, response } if *ticket == wanted => match &**response {
+            Response::Fetch(response) => Some((response.clone(), None)),
+            _ => None,
+        },
         _ => None,
     })
 }
 
 pub(crate) fn vote_reply(effects: &[Effect]) -> VoteResponse {
     let reply = effects.iter().find_map(|effect| match effect {
-        Effect::Reply {
-            response: Response::Vote(response),
-            ..
-        } => Some(response.clone()),
+        Effect::Reply { response, .. } => match &**response {
+            Response::Vote(response) => Some(response.clone()),
+            _ => None,
+        },
         _ => None,
     });
     reply.expect("every vote request is answered at once")

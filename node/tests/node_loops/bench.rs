@@ -100,7 +100,7 @@ impl Bench {
 
     /// Asks on behalf of one client; what leaves at once comes back.
     pub(crate) fn send(&mut self, request: ClientRequest) -> (Ticket, Vec<Departure>) {
-        let ticket = self.ticket();
+        let (ticket, request) = (self.ticket(), Box::new(request));
         (
             ticket,
             self.process(vec![Arrival::Client { ticket, request }]),
@@ -115,7 +115,7 @@ impl Bench {
             .zip(&tickets)
             .map(|(request, ticket)| Arrival::Client {
                 ticket: *ticket,
-                request,
+                request: Box::new(request),
             })
             .collect();
         let departures = self.process(arrivals);
@@ -134,7 +134,7 @@ impl Bench {
         self.process(vec![Arrival::PeerRequest {
             ticket,
             correlation: None,
-            request,
+            request: Box::new(request),
         }])
     }
 
@@ -146,7 +146,7 @@ impl Bench {
         self.process(vec![Arrival::PeerAnswer {
             peer: PEER,
             correlation,
-            answer: PeerAnswer::Response(response),
+            answer: PeerAnswer::Response(Box::new(response)),
         }])
     }
 
@@ -160,9 +160,10 @@ impl Bench {
                 if let Departure::Send {
                     peer: PEER,
                     correlation,
-                    request: Request::Vote(vote),
+                    request,
                     ..
                 } = departure
+                    && let Request::Vote(vote) = *request
                 {
                     sent.extend(self.grant(correlation, &vote));
                 }

@@ -379,6 +379,7 @@ impl Cluster {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         self.clients.insert(ticket, id);
+        let request = Box::new(request);
         self.process(id, vec![Arrival::Client { ticket, request }]);
         ticket
     }

@@ -50,13 +50,10 @@ impl Collected {
 
 /// Whether it promises anything about the records that this node has stored.
 fn promises(departure: &Departure) -> bool {
-    !matches!(
-        departure,
-        Departure::Reply {
-            response: Response::Fetch(_) | Response::FetchSnapshot(_),
-            ..
-        }
-    )
+    let Departure::Reply { response, .. } = departure else {
+        return true;
+    };
+    !matches!(**response, Response::Fetch(_) | Response::FetchSnapshot(_))
 }
 
 impl Outbox for Collected {

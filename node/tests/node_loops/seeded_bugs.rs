@@ -35,10 +35,10 @@ fn vote(bench: &mut Bench, candidate: NodeId, epoch: i32) -> bool {
     let granted = departures
         .into_iter()
         .find_map(|departure| match departure {
-            Departure::Reply {
-                response: Response::Vote(response),
-                ..
-            } => Some(response.vote_granted),
+            Departure::Reply { response, .. } => match *response {
+                Response::Vote(response) => Some(response.vote_granted),
+                _ => None,
+            },
             _ => None,
         });
     granted.expect("every vote request is answered at once")
@@ -93,8 +93,11 @@ fn sent_fetch(departures: &[Departure]) -> Option<(Correlation, Offset)> {
             peer: PEER,
             endpoint: _,
             correlation,
-            request: Request::Fetch(fetch),
-        } => Some((*correlation, fetch.fetch_offset)),
+            request,
+        } => match &**request {
+            Request::Fetch(fetch) => Some((*correlation, fetch.fetch_offset)),
+            _ => None,
+        },
         _ => None,
     })
 }

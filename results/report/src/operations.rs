@@ -114,7 +114,7 @@ impl Operations {
         operation.completed_ns = Some(line.time);
         operation.outcome = outcome;
         if let (Outcome::Ok, Some(node)) = (outcome, line.node) {
-            *self.ok_by_node.entry(node).or_default() += 1;
+            *self.ok_by_node.entry(node.to_string()).or_default() += 1;
         }
         if let Some(error) = line.error {
             *self.errors.entry((outcome, error.kind)).or_default() += 1;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{Message, Role, TraceDetail, TraceEvent};
 use serde_json::json;
 
@@ -28,7 +29,7 @@ struct Candidacy {
 #[derive(Debug)]
 pub(in crate::epoch_history) struct Elections {
     property: Property,
-    candidacies: BTreeMap<String, Candidacy>,
+    candidacies: BTreeMap<SharedText, Candidacy>,
 }
 
 impl Elections {
@@ -115,9 +116,9 @@ impl Elections {
         let granted = candidacy.filter(|candidacy| candidacy.epoch == event.epoch);
         let others = granted.into_iter().flat_map(|granted| &granted.granted);
         let for_it: BTreeSet<&str> = others
-            .chain([&event.node])
-            .filter(|name| voters.contains(*name))
             .map(String::as_str)
+            .chain([event.node.as_str()])
+            .filter(|name| voters.contains(*name))
             .collect();
         if for_it.len() > voters.len() / 2 {
             return;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use std::rc::Rc;
 
+use results::shared_text::SharedText;
 use results::trace::{TraceDetail, TraceEvent};
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use crate::epoch_history::rule::Rule;
 use crate::seconds;
 
 /// Who asked whom: voter, candidate, and the number of the request.
-type Question = (String, String, u64);
+type Question = (SharedText, String, u64);
 
 /// What a candidate's log was found to lack when its request arrived.
 #[derive(Debug)]

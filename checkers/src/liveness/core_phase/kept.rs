@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use results::shared_text::{SharedText, position};
 use results::trace::{Role, TraceDetail, TraceEvent};
 
 /// An event with its place in the trace.
@@ -13,7 +14,7 @@ type Placed = (u64, Rc<TraceEvent>);
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     next_place: u64,
-    before: BTreeMap<String, Latest>,
+    before: Vec<(SharedText, Latest)>,
     is_begun: bool,
     since: Vec<Rc<TraceEvent>>,
 }
@@ -79,12 +80,12 @@ impl Kept {
         }
         let placed = (self.next_place, event.clone());
         self.next_place += 1;
-        if let Some(latest) = self.before.get_mut(&event.node) {
-            latest.note(placed);
-        } else {
-            let latest = self.before.entry(event.node.clone()).or_default();
-            latest.note(placed);
-        }
+        let known = position(self.before.iter().map(|(name, _)| name), &event.node);
+        let position = known.unwrap_or_else(|| {
+            self.before.push((event.node.clone(), Latest::default()));
+            self.before.len() - 1
+        });
+        self.before[position].1.note(placed);
     }
 
     /// A phase is about to begin: whatever follows is kept.
@@ -94,7 +95,8 @@ impl Kept {
 
     /// What was kept, in the order of the trace.
     pub(crate) fn into_trace(self) -> Vec<TraceEvent> {
-        let before = self.before.into_values().flat_map(Latest::into_events);
+        let before = self.before.into_iter();
+        let before = before.flat_map(|(_, latest)| latest.into_events());
         let before: BTreeMap<u64, Rc<TraceEvent>> = before.collect();
         let events = before.into_values().chain(self.since);
         events.map(Rc::unwrap_or_clone).collect()

@@ -57,7 +57,8 @@ struct Write {
 
 /// The single records that the one leader of the window appended in it; nothing if there were several.
 fn writes(phase: &Phase<'_>, trace: &[TraceEvent], (begin, end): (u64, u64)) -> Option<Vec<Write>> {
-    let in_core = |event: &&TraceEvent| event.time <= end && phase.core.contains(&event.node);
+    let is_core = |event: &TraceEvent| phase.core.iter().any(|node| *node == event.node);
+    let in_core = |event: &&TraceEvent| event.time <= end && is_core(event);
     let mut leader: Option<&str> = None;
     let mut appended: BTreeMap<i64, u64> = BTreeMap::new();
     // By node: when its high watermark came to be at least so high.

@@ -71,10 +71,11 @@ pub(super) fn at(trace: &[TraceEvent], time_ns: u64) -> BTreeMap<String, NodeSta
     let mut states: BTreeMap<String, NodeState> = BTreeMap::new();
     // The events of a node are in its order; those of different nodes need not be in any.
     for event in trace.iter().filter(|event| event.time <= time_ns) {
-        if let Some(state) = states.get_mut(&event.node) {
+        if let Some(state) = states.get_mut(event.node.as_str()) {
             state.apply(event);
         } else {
-            states.entry(event.node.clone()).or_default().apply(event);
+            let state = states.entry(event.node.to_string()).or_default();
+            state.apply(event);
         }
     }
     states

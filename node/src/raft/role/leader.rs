@@ -1,7 +1,7 @@
 //! Owns the state of a leader: what it knows of other replicas, check-quorum, and its announcements.
 //! Never counts anything that is not durable, its own log included, or itself while it is no voter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::RoleState;
 use crate::batch::Batch;
@@ -29,7 +29,7 @@ pub(crate) struct Leader {
     /// Everyone else that has fetched, voter or not: a voter by its key in the voter set.
     replicas: BTreeMap<ReplicaKey, Progress>,
     /// Which voters fetched since check-quorum was last satisfied.
-    fetched: BTreeSet<ReplicaKey>,
+    fetched: Vec<ReplicaKey>,
     pub(crate) check_quorum_deadline_ns: u64,
     begin_quorum_epoch_deadline_ns: u64,
     pub(crate) parked: Vec<Parked>,
@@ -138,7 +138,7 @@ impl Replica {
         let leader = Leader {
             epoch_start: self.log.end(),
             replicas: BTreeMap::new(),
-            fetched: BTreeSet::new(),
+            fetched: Vec::new(),
             check_quorum_deadline_ns: after(self.now_ns, check_quorum_ns),
             begin_quorum_epoch_deadline_ns: self.now_ns,
             parked: Vec::new(),
@@ -328,7 +328,9 @@ impl Replica {
         let RoleState::Leader(leader) = &mut self.role else {
             return;
         };
-        leader.fetched.insert(key);
+        if !leader.fetched.contains(&key) {
+            leader.fetched.push(key);
+        }
         // Observers do not count, nor whoever was removed since it fetched.
         leader.fetched.retain(|fetched| voters.contains(fetched));
         if leader.fetched.len() >= needed {

@@ -23,7 +23,7 @@ pub(super) enum Message {
         incarnation: u64,
         to: NodeId,
         correlation: Correlation,
-        request: Request,
+        request: Box<Request>,
     },
     Answer {
         asker: Asker,
