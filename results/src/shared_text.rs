@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(name, name.clone());
         assert_eq!(name, SharedText::from(String::from("n1")));
         assert_ne!(name, SharedText::from("n2"));
-        assert!(name == "n1" && name == String::from("n1") && *name == *"n1");
+        assert!(name == "n1" && *name == *"n1");
         let text = "n1n1n";
         assert!(same(&text[..2], &text[2..4]) && !same(&text[..2], &text[..3]));
         assert!(!same(&text[..2], &text[1..3]));
