@@ -101,7 +101,7 @@ async fn status_has_the_documented_shape() {
         "id": 1, "ok": true, "node": "n1", "http_port": node.port, "role": "leader",
         "epoch": status["epoch"], "leader": "n1",
         "high_watermark": status["high_watermark"], "log_end": status["log_end"],
-        "clock": {"offset_ms": 0, "rate": 1.0, "skew_ms": 0.0},
+        "clock": {"offset_ms": 0, "rate": 1.0, "skew_ms": 0.0}, "snapshot_end": 0,
     });
     assert_eq!(status, expected);
     assert!(status["epoch"].as_i64() >= Some(1) && status["log_end"].as_i64() >= Some(1));
