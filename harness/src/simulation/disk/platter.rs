@@ -40,14 +40,15 @@ enum Undo {
         file: u64,
         length_bytes: usize,
     },
-    /// A cut, or a sync that moved bytes that had been cut: rare, so the whole file is kept.
-    Content {
+    Cut {
         file: u64,
-        before: File,
+        tail: Vec<u8>,
+        durable_bytes: usize,
     },
     Sync {
         file: u64,
         durable_bytes: usize,
+        durable_rest: Vec<u8>,
     },
     Names {
         before: BTreeMap<String, u64>,
@@ -62,12 +63,6 @@ enum Undo {
 impl File {
     pub(super) fn is_durable(&self) -> bool {
         self.durable_bytes == self.visible.len() && self.durable_rest.is_empty()
-    }
-
-    pub(super) fn durable(&self) -> Vec<u8> {
-        let mut content = self.visible[..self.durable_bytes].to_vec();
-        content.extend_from_slice(&self.durable_rest);
-        content
     }
 
     /// A file all of which is durable.
@@ -146,15 +141,26 @@ impl Platter {
                     file.visible.truncate(length_bytes);
                 }
             }
-            Undo::Content { file, before } => {
-                self.files.insert(file, before);
+            Undo::Cut {
+                file,
+                tail,
+                durable_bytes,
+            } => {
+                if let Some(file) = self.files.get_mut(&file) {
+                    let moved_bytes = durable_bytes - file.durable_bytes;
+                    file.durable_rest.drain(..moved_bytes);
+                    file.durable_bytes = durable_bytes;
+                    file.visible.extend_from_slice(&tail);
+                }
             }
             Undo::Sync {
                 file,
                 durable_bytes,
+                durable_rest,
             } => {
                 if let Some(file) = self.files.get_mut(&file) {
                     file.durable_bytes = durable_bytes;
+                    file.durable_rest = durable_rest;
                 }
             }
             Undo::Names { before, changes } => {
@@ -209,16 +215,19 @@ impl Platter {
         if length_bytes >= file.visible.len() {
             return;
         }
-        let before = file.clone();
-        if length_bytes < file.durable_bytes {
-            let mut rest = file.visible[length_bytes..file.durable_bytes].to_vec();
-            rest.append(&mut file.durable_rest);
-            file.durable_rest = rest;
+        let tail = file.visible.split_off(length_bytes);
+        let durable_bytes = file.durable_bytes;
+        if length_bytes < durable_bytes {
+            let moved = tail[..durable_bytes - length_bytes].iter().copied();
+            file.durable_rest.splice(..0, moved);
             file.durable_bytes = length_bytes;
         }
-        file.visible.truncate(length_bytes);
-        self.journal
-            .push((time_ns, Undo::Content { file: id, before }));
+        let undo = Undo::Cut {
+            file: id,
+            tail,
+            durable_bytes,
+        };
+        self.journal.push((time_ns, undo));
     }
 
     pub(super) fn sync(&mut self, time_ns: u64, name: &str) {
@@ -226,15 +235,10 @@ impl Platter {
             return;
         };
         let file = self.files.entry(id).or_default();
-        let undo = if file.durable_rest.is_empty() {
-            Undo::Sync {
-                file: id,
-                durable_bytes: file.durable_bytes,
-            }
-        } else {
-            let before = file.clone();
-            file.durable_rest.clear();
-            Undo::Content { file: id, before }
+        let undo = Undo::Sync {
+            file: id,
+            durable_bytes: file.durable_bytes,
+            durable_rest: std::mem::take(&mut file.durable_rest),
         };
         file.durable_bytes = file.visible.len();
         self.journal.push((time_ns, undo));
@@ -281,6 +285,47 @@ impl Platter {
         if let Some(file) = id.and_then(|id| self.files.get_mut(id)) {
             edit.apply(&mut file.visible);
             *file = File::settled(std::mem::take(&mut file.visible));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_and_syncs_are_taken_back_one_by_one() {
+        let mut platter = Platter::default();
+        platter.append(1, "log", b"durable");
+        platter.sync(2, "log");
+        platter.append(3, "log", b"-not");
+        platter.settle();
+        let steps: [fn(&mut Platter, u64); 7] = [
+            |platter, now| platter.cut(now, "log", 9),
+            |platter, now| platter.cut(now, "log", 4),
+            |platter, now| platter.append(now, "log", b"!"),
+            |platter, now| platter.cut(now, "log", 1),
+            |platter, now| platter.sync(now, "log"),
+            |platter, now| platter.append(now, "log", b"new"),
+            |platter, now| platter.cut(now, "log", 0),
+        ];
+        let state = |platter: &Platter| {
+            let file = &platter.files[&platter.names["log"]];
+            (
+                file.visible.clone(),
+                file.durable_bytes,
+                file.durable_rest.clone(),
+            )
+        };
+        let mut before = Vec::new();
+        for (now, step) in (10..).zip(steps) {
+            before.push((now, state(&platter)));
+            step(&mut platter, now);
+        }
+        assert_eq!(state(&platter), (Vec::new(), 0, b"d".to_vec()));
+        for (now, expected) in before.into_iter().rev() {
+            platter.take_back_after(now - 1);
+            assert_eq!(state(&platter), expected, "before the step at {now}");
         }
     }
 }

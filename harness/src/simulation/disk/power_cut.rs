@@ -27,14 +27,15 @@ pub(super) fn strike(platter: &mut Platter, draws: Draws) -> u64 {
     for change in &platter.changes[..applied_count] {
         apply(&mut names, change);
     }
+    let mut before = std::mem::take(&mut platter.files);
     let mut files = BTreeMap::new();
     let mut lost_bytes = 0;
     for id in names.values() {
-        let Some(file) = platter.files.get(id) else {
+        let Some(file) = before.remove(id) else {
             continue;
         };
         let content = if file.is_durable() {
-            file.visible.clone()
+            file.visible
         } else {
             lost_bytes += (file.visible.len() - file.durable_bytes) as u64;
             survivor(file, draws.of(1 + *id))
@@ -49,31 +50,36 @@ pub(super) fn strike(platter: &mut Platter, draws: Draws) -> u64 {
     lost_bytes
 }
 
-fn survivor(file: &File, draws: Draws) -> Vec<u8> {
+/// Changes the file in place: logs are long, and only their ends are at stake.
+fn survivor(file: File, draws: Draws) -> Vec<u8> {
     let fate = match draws.below(0, 10) {
         0..4 => Fate::Lost,
         4 => Fate::Kept,
         5..7 => Fate::Prefix,
         _ => Fate::Sectors,
     };
-    let (visible, start) = (&file.visible, file.durable_bytes);
+    let start = file.durable_bytes;
+    let mut content = file.visible;
     match fate {
-        Fate::Lost => file.durable(),
-        Fate::Kept => visible.clone(),
+        Fate::Lost => {
+            content.truncate(start);
+            content.extend_from_slice(&file.durable_rest);
+        }
+        Fate::Kept => {}
         Fate::Prefix => {
-            let kept_bytes = draws.below(1, (visible.len() - start) as u64 + 1) as usize;
-            visible[..start + kept_bytes].to_vec()
+            let unsynced_bytes = (content.len() - start) as u64;
+            let kept_bytes = draws.below(1, unsynced_bytes + 1) as usize;
+            content.truncate(start + kept_bytes);
         }
         Fate::Sectors => {
             let filler = if draws.below(2, 2) == 0 { 0 } else { 0xa5 };
-            let mut torn = visible.clone();
-            for (at, byte) in torn.iter_mut().enumerate().skip(start) {
+            for (at, byte) in content.iter_mut().enumerate().skip(start) {
                 let sector = (at / SECTOR_BYTES) as u64;
                 if draws.at(16 + sector) & 1 == 0 {
                     *byte = filler;
                 }
             }
-            torn
         }
     }
+    content
 }
