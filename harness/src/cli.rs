@@ -15,6 +15,7 @@ use nemesis::plan::{INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT};
 use crate::byte_size::parse_bytes;
 use crate::duration::{parse_ms, parse_positive_ms};
 use crate::exit::{self, Failure};
+use crate::export::Format;
 use crate::{commands, workload};
 
 /// Fault-injection harness for KRaft: runs a cluster, breaks it, and decides whether it kept its
@@ -72,7 +73,20 @@ enum Command {
     /// Show what this machine and each world can do, and what not and why
     Doctor,
     /// List stored runs
-    List(StoreArgs),
+    List(ListArgs),
+    /// Tell all about one stored run
+    Show(ShowArgs),
+    /// Write a stored run for other tools
+    Export(ExportArgs),
+    /// Remove old runs
+    Gc(GcArgs),
+    /// Write completions of the command line for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual page (`harness man | man -l -`)
+    Man,
     /// The seeded bugs that prove that the checkers notice
     Bugs {
         #[command(subcommand)]
@@ -428,6 +442,103 @@ pub struct CheckArgs {
     pub output: OutputArgs,
 }
 
+/// Flags of `list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListArgs {
+    /// Only runs with this verdict; failed = all but valid ones
+    #[arg(long, value_parser = ["valid", "invalid", "unknown", "none", "failed"])]
+    pub verdict: Option<String>,
+    /// Only runs with this family of faults
+    #[arg(long, value_name = "NAME")]
+    pub nemesis: Option<String>,
+    /// Only runs with a seeded bug whose name has this in it
+    #[arg(long, value_name = "TEXT")]
+    pub bug: Option<String>,
+    /// Only runs with a workload whose name has this in it
+    #[arg(long, value_name = "TEXT")]
+    pub workload: Option<String>,
+    /// Only runs whose own name has this in it
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// Only runs with this seed
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// How many at most, newest first
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Print one line of JSON for each run
+    #[arg(long)]
+    pub json: bool,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+impl ListArgs {
+    /// Whether only some runs are asked for. What cannot be read is none of them.
+    pub fn filters_runs(&self) -> bool {
+        let texts = [
+            &self.verdict,
+            &self.nemesis,
+            &self.bug,
+            &self.workload,
+            &self.name,
+        ];
+        self.seed.is_some() || texts.iter().any(|text| text.is_some())
+    }
+}
+
+/// Flags of `show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowArgs {
+    /// The run: its folder, its name, the beginning of its name, or `latest`
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// Print manifest, verdict and schedule as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Flags of `export`.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// The run: its folder, its name, the beginning of its name, or `latest`
+    pub run: String,
+    /// What to write: Jepsen's operation maps, JSON lines, comma-separated values, or a trace for
+    /// chrome://tracing and Perfetto
+    #[arg(long)]
+    pub format: Format,
+    /// Where to write; standard output by default
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Flags of `gc`.
+#[derive(Debug, Clone, Args)]
+pub struct GcArgs {
+    /// How many of the newest runs stay
+    #[arg(long, value_name = "COUNT")]
+    pub keep: usize,
+    /// Keep also every run that is not valid
+    #[arg(long)]
+    pub keep_failed: bool,
+    /// Only tell what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print what was removed as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where runs are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
 /// Flags of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -481,6 +592,11 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Serve(args) => commands::serve::serve(&args),
         Command::Doctor => commands::doctor::doctor(),
         Command::List(args) => commands::list::list(&args),
+        Command::Show(args) => commands::show::show(&args),
+        Command::Export(args) => commands::export::export(&args),
+        Command::Gc(args) => commands::gc::gc(&args),
+        Command::Completions { shell } => commands::shell::completions(shell),
+        Command::Man => commands::shell::man(),
         Command::Bugs {
             command: None | Some(BugsCommand::List),
         } => commands::bugs::bugs(),

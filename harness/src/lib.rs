@@ -10,6 +10,7 @@ pub mod damage;
 pub mod duration;
 pub mod execution;
 pub mod exit;
+pub mod export;
 pub mod interrupts;
 pub mod memory;
 pub mod processes;

@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod history;
+pub mod housekeeping;
 pub mod json_lines;
 pub mod keyed_random;
 pub mod manifest;

@@ -88,7 +88,7 @@ fn word(text: &str) -> String {
     }
 }
 
-fn headline(verdict: &Verdict) -> String {
+pub(super) fn headline(verdict: &Verdict) -> String {
     let word = verdict.valid.word();
     // The summary stands on its own elsewhere, so it begins with the word that is above it here.
     let reason = verdict.summary.strip_prefix(word);
@@ -100,7 +100,7 @@ fn headline(verdict: &Verdict) -> String {
     )
 }
 
-fn details(verdict: &Verdict) -> String {
+pub(super) fn details(verdict: &Verdict) -> String {
     let line = |(name, result): (&String, &results::verdict::CheckerResult)| {
         format!(
             "  {:<14} {:<8} {}",

@@ -1,0 +1,191 @@
+//! Owns `harness show`: one stored run on the terminal, in the order in which people ask.
+//! Never judges, and never says more than is recorded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use results::history::{Operation, OperationType, Process};
+use results::housekeeping::size_bytes;
+use results::manifest::Manifest;
+use results::schedule::{FaultOutcome, Schedule};
+use results::store::{RunFolder, Store};
+use serde_json::json;
+
+use super::announce;
+use crate::byte_size::shown;
+use crate::cli::ShowArgs;
+use crate::exit::Failure;
+
+/// Executes `harness show`.
+///
+/// # Errors
+/// When there is no such run, or its folder is damaged.
+pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
+    let folder = Store::new(&args.store.out).find(&args.run)?;
+    let (manifest, verdict) = (folder.manifest()?, folder.verdict()?);
+    let schedule = folder.schedule()?;
+    if args.json {
+        let all = json!({"manifest": manifest, "verdict": verdict, "schedule": schedule});
+        announce::print(&all.to_string())?;
+        return Ok(0);
+    }
+    let judged = match &verdict {
+        Some(verdict) => format!(
+            "{}\n{}",
+            announce::headline(verdict),
+            announce::details(verdict)
+        ),
+        None => "verdict: none yet; `harness analyze` judges what is recorded".to_owned(),
+    };
+    let store = args.store.out.to_string_lossy();
+    let again = |verb| announce::command(verb, &manifest.name, &store);
+    let history: Vec<Operation> = results::json_lines::read(&folder.history_path())?;
+    announce::print(&format!(
+        "{judged}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}\nshrink:  {}",
+        about(&folder, &manifest),
+        operations(&history),
+        faults(&schedule),
+        folder.report_path().display(),
+        again("replay"),
+        again("shrink"),
+    ))?;
+    Ok(0)
+}
+
+fn about(folder: &RunFolder, manifest: &Manifest) -> String {
+    let options = &manifest.options;
+    let bug = options.bug.as_ref();
+    let bug = bug.map_or_else(String::new, |bug| format!(", seeded bug {bug}"));
+    let lasted = match manifest.ended {
+        Some(ended) => {
+            let lasted_ms = (ended - manifest.started).num_milliseconds();
+            format!("{:.1} s", lasted_ms as f64 / 1e3)
+        }
+        None => "not ended".into(),
+    };
+    let environment = &manifest.environment;
+    let commit = environment.commit.as_ref();
+    let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
+    format!(
+        "run:     {} ({}, {})\n\
+         started: {}, {lasted}\n\
+         tested:  {} nodes and {} observers, {}, seed {}{bug}\n\
+         load:    {} for {:.1} s, {} clients, {} operations per second\n\
+         nemesis: {}\n\
+         with:    harness {}{commit} on {}, {} processors",
+        manifest.name.escape_debug(),
+        manifest.world,
+        shown(size_bytes(folder.path())),
+        manifest.started.format("%Y-%m-%d %H:%M:%S UTC"),
+        options.nodes,
+        options.cluster.observers,
+        environment.node_binary.escape_debug(),
+        manifest.seed,
+        options.workload,
+        options.time_ms as f64 / 1e3,
+        options.concurrency,
+        match options.rate_per_second {
+            0 => "unlimited".to_owned(),
+            rate => rate.to_string(),
+        },
+        match options.nemesis.as_slice() {
+            [] => "none".to_owned(),
+            families => families.join(", "),
+        },
+        environment.harness_version,
+        environment.system,
+        environment.processors,
+    )
+}
+
+/// How many operations of each kind came out how, and how long those that succeeded took.
+fn operations(history: &[Operation]) -> String {
+    #[derive(Default)]
+    struct Kind {
+        counts: [u64; 3],
+        latencies_ns: Vec<u64>,
+    }
+    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+    let mut under_way: BTreeMap<u64, &Operation> = BTreeMap::new();
+    for line in history {
+        let Process::Client(process) = line.process else {
+            continue;
+        };
+        let at = match line.operation_type {
+            OperationType::Invoke => {
+                under_way.insert(process, line);
+                continue;
+            }
+            OperationType::Ok => 0,
+            OperationType::Fail => 1,
+            OperationType::Info => 2,
+        };
+        let Some(invoked) = under_way.remove(&process) else {
+            continue;
+        };
+        let kind = kinds.entry(&invoked.f).or_default();
+        kind.counts[at] += 1;
+        if at == 0 {
+            kind.latencies_ns
+                .push(line.time.saturating_sub(invoked.time));
+        }
+    }
+    for invoked in under_way.values() {
+        kinds.entry(&invoked.f).or_default().counts[2] += 1;
+    }
+    let mut text = format!(
+        "{:<16} {:>8} {:>8} {:>8} {:>10} {:>10}",
+        "operations", "ok", "fail", "info", "median ms", "99 % ms"
+    );
+    for (name, mut kind) in kinds {
+        kind.latencies_ns.sort_unstable();
+        let quantile = |percent: usize| {
+            let at =
+                (kind.latencies_ns.len() * percent / 100).min(kind.latencies_ns.len().max(1) - 1);
+            let latency = kind.latencies_ns.get(at);
+            latency.map_or_else(|| "-".into(), |ns| format!("{:.2}", *ns as f64 / 1e6))
+        };
+        let [ok, fail, info] = kind.counts;
+        let _ = write!(
+            text,
+            "\n{:<16} {ok:>8} {fail:>8} {info:>8} {:>10} {:>10}",
+            name.escape_debug().to_string(),
+            quantile(50),
+            quantile(99)
+        );
+    }
+    text
+}
+
+/// Every fault in a line.
+fn faults(schedule: &Schedule) -> String {
+    if schedule.faults.is_empty() {
+        return "faults:  none".into();
+    }
+    let mut text = format!("{:<7} {:>9} {:>9}  fault", "faults", "start s", "end s");
+    for fault in &schedule.faults {
+        let at_ms = fault.resolved.as_ref();
+        let at_ms = at_ms.map_or(fault.trigger.at_ms, |resolved| resolved.at_ms);
+        let end = fault.healed_at_ms;
+        let end = end.map_or_else(|| "-".into(), |ms| format!("{:.2}", ms as f64 / 1e3));
+        let targets = fault.resolved.as_ref().map(|resolved| &resolved.targets);
+        let targets = targets.map_or_else(String::new, |targets| json!(targets).to_string());
+        let outcome = match fault.outcome {
+            Some(FaultOutcome::Installed) if fault.had_effect() => "",
+            Some(FaultOutcome::Installed) => " (no effect)",
+            Some(FaultOutcome::Skipped) => " (skipped)",
+            Some(FaultOutcome::Indeterminate) => " (indeterminate)",
+            None => " (not started)",
+        };
+        let reason = fault.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let _ = write!(
+            text,
+            "\n{:<7} {:>9.2} {end:>9}  {} {targets}{outcome}{reason}",
+            fault.id,
+            at_ms as f64 / 1e3,
+            fault.fault.kind.escape_debug(),
+        );
+    }
+    text
+}

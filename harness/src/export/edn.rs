@@ -1,0 +1,136 @@
+//! Owns how an operation reads as a map of Jepsen's history.edn.
+//! Never leaves anything out that the map has a place for.
+
+use std::fmt::Write as _;
+
+use results::history::{Operation, OperationType, Process};
+use serde_json::Value;
+
+/// One operation as an EDN map. A keyed value is a vector of key and value, as in Jepsen's independent
+/// tests.
+pub(super) fn line(operation: &Operation) -> String {
+    let mut text = format!("{{:index {}, :time {}", operation.index, operation.time);
+    let process = match operation.process {
+        Process::Client(number) => number.to_string(),
+        Process::Nemesis => ":nemesis".to_owned(),
+    };
+    // A nemesis tells what it does and never fails to do so; Jepsen writes all of it as `info`.
+    let kind = match operation.operation_type {
+        OperationType::Invoke => "invoke",
+        OperationType::Ok => "ok",
+        OperationType::Fail => "fail",
+        OperationType::Info => "info",
+    };
+    let _ = write!(
+        text,
+        ", :type :{kind}, :process {process}, :f :{}",
+        keyword(&operation.f)
+    );
+    let value = value(&operation.value);
+    let _ = match &operation.key {
+        Some(key) => write!(text, ", :value [{} {value}]", key_of(key)),
+        None => write!(text, ", :value {value}"),
+    };
+    if let Some(node) = &operation.node {
+        let _ = write!(text, ", :node {}", string(node));
+    }
+    if let Some(epoch) = operation.epoch {
+        let _ = write!(text, ", :epoch {epoch}");
+    }
+    if let Some(offset) = operation.offset {
+        let _ = write!(text, ", :offset {offset}");
+    }
+    if let Some(error) = &operation.error {
+        let _ = write!(
+            text,
+            ", :error [{} {}]",
+            string(&error.kind),
+            string(&error.message)
+        );
+    }
+    text.push('}');
+    text
+}
+
+/// Keys are numbers where they look like numbers, as Jepsen's are.
+fn key_of(key: &str) -> String {
+    match key.parse::<u64>() {
+        Ok(number) if number.to_string() == key => key.to_owned(),
+        _ => string(key),
+    }
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "nil".into(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => string(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(self::value).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, field)| format!("{} {}", string(name), self::value(field)))
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+    }
+}
+
+fn string(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            letter if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", letter as u32);
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A keyword holds no blanks or brackets.
+fn keyword(text: &str) -> String {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.*+!?".contains(letter);
+    text.chars()
+        .map(|letter| if fits(letter) { letter } else { '-' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn an_operation_is_a_map_as_jepsen_writes_it() {
+        let operation = sample(
+            r#"{"index":3,"time":9,"process":4,"type":"ok","f":"cas","key":"7","value":[1,null],"node":"n2","epoch":4}"#,
+        );
+        assert_eq!(
+            line(&operation),
+            r#"{:index 3, :time 9, :type :ok, :process 4, :f :cas, :value [7 [1 nil]], :node "n2", :epoch 4}"#
+        );
+    }
+
+    #[test]
+    fn what_is_quoted_cannot_break_out() {
+        let operation = sample(
+            r#"{"index":0,"time":0,"process":"nemesis","type":"info","f":"start kill","value":{"a\"b":"c\\\u0001"}}"#,
+        );
+        assert_eq!(
+            line(&operation),
+            r#"{:index 0, :time 0, :type :info, :process :nemesis, :f :start-kill, :value {"a\"b" "c\\\u0001"}}"#
+        );
+    }
+}
