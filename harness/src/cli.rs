@@ -542,9 +542,12 @@ pub struct GcArgs {
 /// Flags of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// Port on the loopback interface; 0 = any free one
+    /// Port; 0 = any free one
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
+    /// Address to listen on; by default only this machine can connect
+    #[arg(long, default_value_t = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), value_name = "ADDRESS")]
+    pub listen: std::net::IpAddr,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,

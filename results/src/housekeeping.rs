@@ -68,7 +68,8 @@ fn has_failed(folder: &RunFolder) -> bool {
     !matches!(folder.verdict(), Ok(Some(verdict)) if verdict.valid == Validity::Valid)
 }
 
-fn may_be_going_on(folder: &RunFolder, manifest: &Manifest) -> bool {
+/// Whether a run may still be going on: it has no end, and was changed lately.
+pub fn may_be_going_on(folder: &RunFolder, manifest: &Manifest) -> bool {
     if manifest.ended.is_some() {
         return false;
     }

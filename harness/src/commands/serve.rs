@@ -1,7 +1,7 @@
-//! Owns `harness serve`: the stored runs on a loopback port.
-//! Never listens on any other interface.
+//! Owns `harness serve`: the stored runs in a web browser.
+//! Never listens where others can connect without being told to, and then warns.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
 use results::store::Store;
@@ -9,6 +9,7 @@ use results::store::Store;
 use super::announce;
 use crate::cli::ServeArgs;
 use crate::exit::Failure;
+use crate::progress::Progress;
 
 /// Executes `harness serve`; returns when interrupted.
 ///
@@ -22,12 +23,16 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
             store.root().display()
         )));
     }
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).with_context(|| {
-        format!(
-            "cannot listen on 127.0.0.1:{}; choose another with --port",
-            args.port
-        )
+    let wanted = SocketAddr::new(args.listen, args.port);
+    let listener = TcpListener::bind(wanted).with_context(|| {
+        format!("cannot listen on {wanted}; choose another with --port or --listen")
     })?;
+    if !args.listen.is_loopback() {
+        Progress::new(false).note(
+            "whoever can reach this address can read everything in the store; leave --listen out to serve this machine \
+             only",
+        );
+    }
     let address = listener.local_addr().context("cannot tell the address")?;
     announce::print(&format!(
         "serving {} on http://{address}/",

@@ -1,6 +1,7 @@
 //! Owns what people see of stored runs: plots, reports, the index of runs, the web server.
 //! Never changes a verdict and never runs anything: all it knows comes out of run folders.
 
+mod archive;
 mod assets;
 mod commands;
 mod content_policy;

@@ -10,15 +10,19 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
+use results::housekeeping::may_be_going_on;
 use results::store::{RunFolder, Store};
 use tower_http::services::ServeDir;
 
 use crate::error::{ReportError, Result};
-use crate::{index_page, render_run};
+use crate::{archive, index_page, render_run};
 
 /// The pages bring a stricter policy of their own; this one also covers recorded files.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// How soon a page of a run that goes on is to be asked for again, in seconds.
+const REFRESH: HeaderValue = HeaderValue::from_static("3");
 
 #[derive(Clone)]
 struct Site {
@@ -28,7 +32,8 @@ struct Site {
 }
 
 /// Serves the store until the future is dropped: `/` is the list of runs, rendered anew for every
-/// request; `/<run>/` is the report of a run, rendered anew when the recording is newer.
+/// request; `/<run>/` is the report of a run, rendered anew when the recording is newer; `/<run>.tar.gz` is
+/// all of it in one file. Pages of a run that goes on ask for themselves again.
 ///
 /// Which addresses can reach it is decided by the listener alone.
 ///
@@ -68,6 +73,12 @@ async fn guard(State(site): State<Site>, request: Request, next: Next) -> Respon
     if segments.is_empty() || segments == ["index.html"] {
         return protected(list(&site).await);
     }
+    if let Some(run) = archive::asked_for(&segments) {
+        return match resolve(site.store.root(), &[run.to_owned()]) {
+            Some(path) if path.is_dir() => protected(download(&path)),
+            _ => not_found(),
+        };
+    }
     let Some(path) = resolve(site.store.root(), &segments) else {
         return not_found();
     };
@@ -76,14 +87,15 @@ async fn guard(State(site): State<Site>, request: Request, next: Next) -> Respon
         2 => segments[1] == "index.html",
         _ => false,
     };
-    if is_report {
-        refresh(&site, &path).await;
-    }
+    let is_live = is_report && refresh(&site, &path).await;
     let kind = content_type(&segments, is_report);
     let mut response = next.run(request).await;
     if response.status().is_success() || response.status() == StatusCode::PARTIAL_CONTENT {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        if is_live {
+            headers.insert(header::REFRESH, REFRESH);
+        }
     } else if response.status() == StatusCode::NOT_FOUND {
         return not_found();
     }
@@ -92,11 +104,35 @@ async fn guard(State(site): State<Site>, request: Request, next: Next) -> Respon
 
 async fn list(site: &Site) -> Response {
     let store = site.store.clone();
-    let page = tokio::task::spawn_blocking(move || index_page::page(&store)).await;
+    let page = tokio::task::spawn_blocking(move || {
+        let newest = store.list()?.into_iter().next();
+        let is_live = newest.is_some_and(|(folder, manifest)| may_be_going_on(&folder, &manifest));
+        index_page::page(&store).map(|page| (page, is_live))
+    });
+    let page = page.await;
     match page {
-        Ok(Ok(page)) => Html(page).into_response(),
+        Ok(Ok((page, is_live))) => {
+            let mut response = Html(page).into_response();
+            if is_live {
+                response.headers_mut().insert(header::REFRESH, REFRESH);
+            }
+            response
+        }
         Ok(Err(error)) => failure(&error.to_string()),
         Err(_) => failure("The list of runs could not be rendered."),
+    }
+}
+
+/// Files that grow cannot be packed: their sizes are written before their content.
+fn download(run: &Path) -> Response {
+    let folder = RunFolder::at(run);
+    match folder.manifest() {
+        Ok(manifest) if may_be_going_on(&folder, &manifest) => {
+            let answer = "This run is still going on; ask again when it has ended.\n";
+            (StatusCode::CONFLICT, answer).into_response()
+        }
+        Ok(_) => archive::response(run),
+        Err(_) => not_found(),
     }
 }
 
@@ -124,8 +160,8 @@ fn protected(mut response: Response) -> Response {
 }
 
 /// Renders the report when it is missing or older than the recording. A failure is not the end: an
-/// older report may still be there, and without one the answer is 404.
-async fn refresh(site: &Site, run: &Path) {
+/// older report may still be there, and without one the answer is 404. Says whether the run goes on.
+async fn refresh(site: &Site, run: &Path) -> bool {
     let folder = match run.is_dir() {
         true => run.to_path_buf(),
         false => run.parent().map(Path::to_path_buf).unwrap_or_default(),
@@ -136,8 +172,10 @@ async fn refresh(site: &Site, run: &Path) {
         if is_stale(&folder) {
             let _ = render_run(&folder);
         }
+        let manifest = folder.manifest();
+        manifest.is_ok_and(|manifest| may_be_going_on(&folder, &manifest))
     });
-    let _ = rendered.await;
+    rendered.await.unwrap_or(false)
 }
 
 fn is_stale(folder: &RunFolder) -> bool {

@@ -223,3 +223,61 @@ async fn nothing_can_be_written() {
     let head = served.client.head(&url).send().await.unwrap();
     assert_eq!(head.status(), StatusCode::OK);
 }
+
+#[tokio::test]
+async fn a_run_can_be_taken_away_in_one_file() {
+    let served = served().await;
+    let link = served.store.root().join("one/link.txt");
+    std::os::unix::fs::symlink(served.root.path().join("secret.txt"), link).unwrap();
+    let url = format!("http://{}/latest.tar.gz", served.address);
+    let answer = served.client.get(url).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.headers()["content-type"], "application/gzip");
+    let packed = answer.bytes().await.unwrap();
+    let unpacked = served.root.path().join("unpacked");
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&packed[..]));
+    archive.unpack(&unpacked).unwrap();
+    for file in ["manifest.json", "history.jsonl", "nodes/n1/trace.jsonl"] {
+        assert_eq!(
+            std::fs::read(unpacked.join("one").join(file)).unwrap(),
+            std::fs::read(served.store.root().join("one").join(file)).unwrap(),
+            "{file}"
+        );
+    }
+    assert!(
+        unpacked.join("one/link.txt").is_symlink(),
+        "links are not followed"
+    );
+    for path in [
+        "/none.tar.gz",
+        "/.tar.gz",
+        "/%2e%2e.tar.gz",
+        "/one/x.tar.gz",
+    ] {
+        assert_eq!(served.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_run_that_goes_on_ask_for_themselves_again() {
+    let served = served().await;
+    let refresh = async |path: &str| {
+        let url = format!("http://{}{path}", served.address);
+        let answer = served.client.get(url).send().await.unwrap();
+        (answer.status(), answer.headers().contains_key("refresh"))
+    };
+    assert_eq!(refresh("/").await, (StatusCode::OK, false));
+    assert_eq!(refresh("/one/").await, (StatusCode::OK, false));
+    let folder = served.store.find("one").unwrap();
+    let mut manifest = folder.manifest().unwrap();
+    manifest.ended = None;
+    folder.write_manifest(&manifest).unwrap();
+    assert_eq!(refresh("/").await, (StatusCode::OK, true));
+    assert_eq!(refresh("/one/").await, (StatusCode::OK, true));
+    let conflict = (StatusCode::CONFLICT, false);
+    assert_eq!(
+        refresh("/one.tar.gz").await,
+        conflict,
+        "its files still grow"
+    );
+}
