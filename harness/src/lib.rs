@@ -11,6 +11,7 @@ pub mod duration;
 pub mod execution;
 pub mod exit;
 pub mod interrupts;
+pub mod machine;
 pub mod memory;
 pub mod processes;
 pub mod progress;

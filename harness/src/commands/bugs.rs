@@ -4,7 +4,7 @@
 use node::mutants::Bug;
 
 use super::announce;
-use super::run::did_you_mean;
+use super::naming::did_you_mean;
 use crate::exit::Failure;
 
 /// What an error message names; the full list is too long for one.

@@ -9,7 +9,7 @@ use nemesis::family::Family;
 use super::announce;
 use crate::cli::NODES_MAX;
 use crate::exit::Failure;
-use crate::{processes, simulation};
+use crate::{machine, processes, simulation};
 
 /// Files that the harness opens for each ordered pair of nodes, and besides: see the proxies.
 const FILES_PER_PAIR: u64 = 2 + 2 * nemesis::links::CONNECTIONS_MAX as u64;
@@ -31,13 +31,12 @@ pub fn doctor() -> Result<u8, Failure> {
 
 /// What this machine has that faults need.
 fn machine() -> String {
-    let processor_count = std::thread::available_parallelism().map_or(1, usize::from);
     let mut rows = vec![
         ["THIS MACHINE", "", ""].map(str::to_owned),
         row("system", std::env::consts::OS, std::env::consts::ARCH),
         row(
             "processors",
-            &processor_count.to_string(),
+            &machine::processor_count().to_string(),
             "what nodes, clients and proxies share",
         ),
     ];

@@ -9,6 +9,8 @@ pub mod check;
 mod cluster;
 pub mod doctor;
 pub mod list;
+mod naming;
+mod planning;
 pub mod replay;
 mod replay_simulated;
 pub mod run;

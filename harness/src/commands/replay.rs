@@ -7,7 +7,8 @@ use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
-use super::run::{fits_a_folder, refuse_impossible};
+use super::naming::fits_a_folder;
+use super::planning::refuse_impossible;
 use super::{announce, cluster, replay_simulated};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;

@@ -15,8 +15,8 @@ use results::verdict::Validity;
 use serde_json::{Value, json};
 
 use super::announce;
+use super::planning::refuse_impossible;
 use super::replay::{check, label};
-use super::run::refuse_impossible;
 use crate::cli::ShrinkArgs;
 use crate::execution::{forget_outcomes, judge};
 use crate::exit::{self, Failure};
