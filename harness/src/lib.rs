@@ -3,6 +3,7 @@
 
 pub mod bursts;
 pub mod byte_size;
+pub mod capabilities;
 pub mod cli;
 pub mod clients;
 pub mod commands;

@@ -13,16 +13,16 @@ use results::verdict::Validity;
 use super::announce;
 use super::bugs::parse;
 use super::planning::Planner;
+use crate::capabilities;
 use crate::cli::{RunArgs, ScoreArgs};
 use crate::execution::{RunPlan, execute, node_program};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::machine::{job_count, processor_count};
-use crate::processes;
 use crate::progress::Progress;
 use crate::scenario::Scenario;
 use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, hunt, markdown};
-use crate::simulation::{self, Campaign, SessionPlan, run_campaign};
+use crate::simulation::{Campaign, SessionPlan, run_campaign};
 
 /// Seeds of the unmodified node are far from those of hunts.
 const UNMODIFIED_FIRST_SEED: u64 = 1 << 40;
@@ -42,10 +42,10 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
     let bugs = bugs(args)?;
     let targeted = scenarios(&args.scenarios)?;
     let run_args = run_args(args);
-    let planner = Planner::new(&run_args, simulation::capabilities())?;
+    let planner = Planner::new(&run_args, capabilities::of_simulation())?;
     let real = match args.processes {
         0 => None,
-        _ => Some(Planner::new(&run_args, processes::capabilities())?),
+        _ => Some(Planner::new(&run_args, capabilities::of_processes())?),
     };
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
     for planner in std::iter::once(&planner).chain(&real) {

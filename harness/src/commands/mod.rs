@@ -17,3 +17,4 @@ pub mod run;
 pub mod serve;
 pub mod shrink;
 pub mod sim;
+mod table;

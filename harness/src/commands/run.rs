@@ -8,10 +8,10 @@ use results::store::Store;
 
 use super::announce;
 use super::planning::Planner;
+use crate::capabilities;
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, execute, node_program};
 use crate::exit::Failure;
-use crate::processes;
 use crate::progress::Progress;
 
 /// Executes `harness run`.
@@ -19,7 +19,7 @@ use crate::progress::Progress;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let planner = Planner::new(args, processes::capabilities())?;
+    let planner = Planner::new(args, capabilities::of_processes())?;
     let label = planner.label()?;
     let planned = planner.plan(args.seed.unwrap_or_else(fresh_seed))?;
     let program = node_program(args.execution.node_bin.as_deref())?;

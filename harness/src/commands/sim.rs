@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::announce;
 use super::planning::Planner;
+use crate::capabilities;
 use crate::cli::SimArgs;
 use crate::exit::{self, Failure};
 use crate::interrupts;
@@ -19,7 +20,7 @@ use crate::machine::job_count;
 use crate::memory;
 use crate::progress::Progress;
 use crate::simulation::{
-    self, Campaign, CampaignSummary, FamilyYield, Label, Simulated, run_campaign, store_run,
+    Campaign, CampaignSummary, FamilyYield, Label, Simulated, run_campaign, store_run,
 };
 
 /// How many failing runs of one kind are stored; more of the same tell nothing new.
@@ -41,7 +42,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
     };
-    let world = simulation::capabilities();
+    let world = capabilities::of_simulation();
     let planner = if args.swarm {
         Planner::of_swarm(&args.run, world)?
     } else {
