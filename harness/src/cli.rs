@@ -132,9 +132,13 @@ pub struct ScoreArgs {
     /// Runs of real processes for each bug at most, besides the simulation
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub processes: u32,
-    /// What goes wrong, as for `sim`
+    /// What goes wrong, as for `sim`: names with commas, or all; each may have its own pace, as in
+    /// kill:interval=2s:intensity=200,pause
     #[arg(long, default_value = "all", value_name = "FAULTS")]
     pub nemesis: String,
+    /// What clients do
+    #[arg(long, default_value = workload::WORKLOADS[0], value_name = "NAME")]
+    pub workload: String,
     /// How long the workload of a run lasts
     #[arg(long, default_value = "20", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time: u64,
@@ -284,7 +288,19 @@ pub struct RunArgs {
     pub execution: ExecutionArgs,
 }
 
+#[derive(Debug, Parser)]
+struct UsualRun {
+    #[command(flatten)]
+    run: RunArgs,
+}
+
 impl RunArgs {
+    /// What `run` does without any flag.
+    pub fn usual() -> Self {
+        let usual = UsualRun::try_parse_from(["run"]);
+        usual.expect("every flag of a run has a default").run
+    }
+
     /// What goes wrong, where no schedule says it.
     pub fn nemesis(&self) -> &str {
         self.nemesis.as_deref().unwrap_or("partition-random")

@@ -217,7 +217,7 @@ fn environment(plan: &RunPlan) -> Environment {
         node_binary: plan.program.path.display().to_string(),
         node_binary_digest: digest(&plan.program.path),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        processors: std::thread::available_parallelism().map_or(1, Into::into),
+        processors: crate::machine::processor_count(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod bursts;
 pub mod byte_size;
+pub mod capabilities;
 pub mod cli;
 pub mod clients;
 pub mod commands;
@@ -12,6 +13,7 @@ pub mod execution;
 pub mod exit;
 pub mod export;
 pub mod interrupts;
+pub mod machine;
 pub mod memory;
 pub mod processes;
 pub mod progress;

@@ -15,7 +15,7 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
     let lab = Lab::new();
     let arguments = "bugs score ack-on-append B14 cluster-id-skip --seeds 15 --repetitions 2 \
                      --unmodified-seeds 3 --time 5 --interval 1 --jobs 2 --table out/score.md \
-                     --nemesis partition-random,kill,pause,clock-skew";
+                     --nemesis partition-random,kill";
     let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
     let outcome = outcome.expect_code(0);
     let page = std::fs::read_to_string(lab.path().join("out/score.md")).unwrap();
@@ -27,7 +27,7 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
         row.unwrap().to_owned()
     };
     assert!(row("B09").contains("linearizable"), "{page}");
-    assert!(row("B14").contains("liveness/"), "{page}");
+    assert!(row("B14").contains("liveness/core-recovery"), "{page}");
     assert!(row("B67").contains("none in 15"), "{page}");
     assert!(row("B67").contains("nobody"), "{page}");
     assert!(page.contains("2 of 3 bugs were noticed"), "{page}");
@@ -43,8 +43,7 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
         if let Some(seed) = hunt["seed"].as_u64() {
             assert_eq!(seed, first_seed + tried_count - 1, "{hunt}");
         } else {
-            assert_eq!(tried_count, 15, "{hunt}");
-            assert_ne!(hunt["bug"], "B14", "every seed shows it");
+            assert_eq!((&hunt["bug"], tried_count), (&"B67".into(), 15), "{hunt}");
         }
     }
     assert!(!lab.runs().exists(), "runs of the simulation are not kept");

@@ -192,7 +192,7 @@ fn the_schedules_shown_can_be_run() {
         let mut schedule: Schedule = serde_json::from_str(text).unwrap();
         nemesis::schedule::prepare(&mut schedule, &nodes).unwrap();
         assert_eq!(schedule.faults.len(), fault_count);
-        let capabilities = harness::processes::capabilities();
+        let capabilities = harness::capabilities::of_processes();
         assert_eq!(capabilities.refusals(&schedule), []);
     }
 }
@@ -253,8 +253,8 @@ fn every_event_is_named() {
 fn the_tables_name_every_fault_family_and_bugs_are_named_right() {
     let text = readme();
     let worlds = [
-        harness::processes::capabilities(),
-        harness::simulation::capabilities(),
+        harness::capabilities::of_processes(),
+        harness::capabilities::of_simulation(),
     ];
     for word in worlds.iter().flat_map(|world| world.words()) {
         assert!(text.contains(&format!("| `{word}` |")), "{word} is missing");

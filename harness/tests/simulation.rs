@@ -96,7 +96,7 @@ fn a_replay_that_differs_says_so() {
 #[test]
 fn a_seeded_bug_is_found_replayed_and_shrunk() {
     let lab = Lab::new();
-    let arguments = "sim --nemesis partition-random,kill,pause --bug ack-on-append --time 6 --seeds 1..20 --fail-fast --json";
+    let arguments = "sim --nemesis partition-random,kill,pause,clock-skew --bug ack-on-append --time 6 --seeds 1..20 --fail-fast --json";
     let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
     let summary = line(&outcome.stdout);
@@ -113,15 +113,7 @@ fn a_seeded_bug_is_found_replayed_and_shrunk() {
     assert_eq!(replayed.code, 1, "{}{}", replayed.stdout, replayed.stderr);
     assert_eq!(line(&replayed.stdout)["same"], true, "{}", replayed.stdout);
 
-    let shrunk = lab.harness(&[
-        "shrink",
-        name,
-        "--budget",
-        "600",
-        "--time-limit",
-        "120",
-        "--json",
-    ]);
+    let shrunk = lab.harness(&["shrink", name, "--budget", "150", "--json"]);
     assert_eq!(shrunk.code, 1, "{}{}", shrunk.stdout, shrunk.stderr);
     let told = line(&shrunk.stdout);
     assert_eq!(
@@ -130,11 +122,7 @@ fn a_seeded_bug_is_found_replayed_and_shrunk() {
         "{told}"
     );
     let size = |when: &str, measure: &str| told[when][measure].as_u64().unwrap();
-    assert!(
-        size("after", "faults") <= size("before", "faults"),
-        "{told}"
-    );
-    for measure in ["operations", "time_ms"] {
+    for measure in ["faults", "operations", "time_ms"] {
         assert!(size("after", measure) < size("before", measure), "{told}");
     }
     let again = lab.harness(&["replay", told["run"].as_str().unwrap(), "--json"]);
@@ -143,6 +131,11 @@ fn a_seeded_bug_is_found_replayed_and_shrunk() {
     let scenario = document(&lab.path().join(told["scenario"].as_str().unwrap()));
     assert_eq!(scenario["options"]["bug"], "ack-on-append");
     assert_eq!(scenario["expected"]["valid"], false);
+    assert_eq!(
+        scenario["options"].get("liveness_phase"),
+        None,
+        "not needed: {scenario}"
+    );
     let path = lab.write("scenario.json", &scenario.to_string());
     let scenario = harness::scenario::Scenario::read(&path).unwrap();
     let outcomes = scenario.run().unwrap();

@@ -4,7 +4,8 @@
 use node::mutants::Bug;
 
 use super::announce;
-use super::run::did_you_mean;
+use super::naming::did_you_mean;
+use super::table::aligned;
 use crate::exit::Failure;
 
 /// What an error message names; the full list is too long for one.
@@ -29,8 +30,8 @@ pub fn bugs() -> Result<u8, Failure> {
          demands. Lags of idle followers and voters that stand for election while cut off are properties of \
          the liveness checker; catch-up times and rates have no checker yet.\n\
          How fast each is noticed: harness bugs score.\n\
-         Bugs in snapshots and in changes of the voters hardly show in runs of the harness: no fault \
-         changes the voters yet, and few runs write enough for a snapshot.\n\
+         Bugs in changes of the voters show under --nemesis membership, those in snapshots under --nemesis \
+         snapshot or with a small --snapshot-every; --nemesis all has both.\n\
          switch one on with: harness run --bug NAME, or harness sim --bug NAME",
     )?;
     Ok(0)
@@ -72,16 +73,7 @@ fn table() -> String {
             bug.detectors().to_owned(),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let line = |row: &[String; 5]| {
-        let cells = row.iter().zip(widths);
-        let padded: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    aligned(&rows)
 }
 
 #[cfg(test)]

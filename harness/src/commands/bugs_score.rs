@@ -6,25 +6,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use chrono::Utc;
-use nemesis::family::{Family, parse_families};
-use nemesis::plan::{PlanOptions, plan};
 use node::mutants::Bug;
-use results::manifest::RunOptions;
-use results::schedule::Schedule;
 use results::store::{Store, write_document};
 use results::verdict::Validity;
 
 use super::announce;
 use super::bugs::parse;
-use crate::cli::ScoreArgs;
-use crate::execution::{RunPlan, TIMERS, execute, node_program};
+use super::planning::Planner;
+use crate::capabilities;
+use crate::cli::{RunArgs, ScoreArgs};
+use crate::execution::{RunPlan, execute, node_program};
 use crate::exit::{self, Failure};
 use crate::interrupts;
+use crate::machine::{job_count, processor_count};
 use crate::progress::Progress;
-use crate::runner::START_UP_MS;
 use crate::scenario::Scenario;
 use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, hunt, markdown};
-use crate::simulation::{self, Campaign, SessionPlan, run_campaign};
+use crate::simulation::{Campaign, SessionPlan, run_campaign};
 
 /// Seeds of the unmodified node are far from those of hunts.
 const UNMODIFIED_FIRST_SEED: u64 = 1 << 40;
@@ -41,18 +39,23 @@ struct Targeted {
 /// # Errors
 /// When the arguments do not fit together, or the table cannot be written.
 pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let capabilities = simulation::capabilities();
-    let families = parse_families(&args.nemesis, &capabilities)
-        .map_err(|error| Failure::arguments(error.to_string()))?;
     let bugs = bugs(args)?;
     let targeted = scenarios(&args.scenarios)?;
+    let run_args = run_args(args);
+    let planner = Planner::new(&run_args, capabilities::of_simulation())?;
+    let real = match args.processes {
+        0 => None,
+        _ => Some(Planner::new(&run_args, capabilities::of_processes())?),
+    };
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
-    stock_plan(args, &families, None, 1)?;
+    for planner in std::iter::once(&planner).chain(&real) {
+        planner.plan(1)?;
+    }
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let mut progress = Progress::new(args.output.quiet || args.output.json);
-    let unmodified = unmodified(args, &families, &mut progress)?;
+    let unmodified = unmodified(args, &planner, &mut progress)?;
     let limits = Limits {
-        job_count: args.jobs.map_or_else(processor_count, usize::from),
+        job_count: job_count(args.jobs),
         hunt_time: Duration::from_millis(args.time_limit),
     };
     let planned = hunts(args, &bugs, &targeted);
@@ -66,14 +69,16 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
                 let named = named.ok_or_else(|| Failure::arguments("no such scenario"))?;
                 Ok(named.scenario.plan(seed))
             }
-            _ => stock_plan(args, &families, Some(hunt.bug), seed),
+            _ => plan_with(&planner, hunt.bug, seed),
         },
         &mut |caught| {
             over_count += 1;
             progress.note(&format!("{over_count} of {all_count}: {}", told(caught)));
         },
     )?;
-    found.extend(against_processes(args, &families, &bugs, &mut progress)?);
+    if let Some(real) = &real {
+        found.extend(against_processes(args, real, &bugs, &mut progress)?);
+    }
     found.sort_by(|one, other| (&one.way, one.repetition).cmp(&(&other.way, other.repetition)));
     let score = Score {
         command: shown(&command),
@@ -131,10 +136,6 @@ fn write(args: &ScoreArgs, score: &Score) -> Result<u8, Failure> {
     } else {
         exit::VALID
     })
-}
-
-fn processor_count() -> usize {
-    std::thread::available_parallelism().map_or(1, Into::into)
 }
 
 /// The command line, with the program's name instead of where it was on this machine.
@@ -228,61 +229,28 @@ fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
     hunts
 }
 
-fn options(args: &ScoreArgs, families: &[Family], bug: Option<Bug>) -> RunOptions {
-    let families = families.iter();
-    RunOptions {
-        workload: crate::workload::WORKLOADS[0].into(),
-        nemesis: families.map(|family| family.name().to_owned()).collect(),
+/// The runs of hunts: the usual ones of `run` and `sim`, apart from what `bugs score` has flags for.
+fn run_args(args: &ScoreArgs) -> RunArgs {
+    RunArgs {
+        nemesis: Some(args.nemesis.clone()),
+        workload: args.workload.clone(),
         nodes: args.nodes,
-        concurrency: 10,
-        rate_per_second: 200,
-        time_ms: args.time,
-        interval_ms: args.interval,
-        healthy_ms: 0,
-        operation_timeout_ms: 500,
-        recovery_timeout_ms: 20_000,
-        bug: bug.map(|bug| bug.name().to_owned()),
-        timers: TIMERS,
-        left_out_operations: Vec::new(),
-        cluster: Default::default(),
-        liveness_phase: true,
+        time: args.time,
+        interval: args.interval,
+        ..RunArgs::usual()
     }
 }
 
-fn schedule(args: &ScoreArgs, families: &[Family], seed: u64) -> Result<Schedule, Failure> {
-    let planned = plan(&PlanOptions {
-        styles: simulation::capabilities().styles(),
-        ..PlanOptions::new(
-            seed,
-            families.to_vec(),
-            (1..=args.nodes).map(|id| format!("n{id}")).collect(),
-            args.time,
-            args.interval,
-        )
-    });
-    let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
-    for fault in &mut planned.faults {
-        fault.trigger.at_ms += START_UP_MS;
-    }
-    Ok(planned)
-}
-
-fn stock_plan(
-    args: &ScoreArgs,
-    families: &[Family],
-    bug: Option<Bug>,
-    seed: u64,
-) -> Result<SessionPlan, Failure> {
-    Ok(SessionPlan {
-        seed,
-        options: options(args, families, bug),
-        schedule: schedule(args, families, seed)?,
-    })
+/// What a seed runs with a bug.
+fn plan_with(planner: &Planner, bug: Bug, seed: u64) -> Result<SessionPlan, Failure> {
+    let mut plan = planner.plan(seed)?;
+    plan.options.bug = Some(bug.name().to_owned());
+    Ok(plan)
 }
 
 fn unmodified(
     args: &ScoreArgs,
-    families: &[Family],
+    planner: &Planner,
     progress: &mut Progress,
 ) -> Result<Unmodified, Failure> {
     if args.unmodified_seeds == 0 {
@@ -291,10 +259,10 @@ fn unmodified(
     let last_seed = UNMODIFIED_FIRST_SEED + args.unmodified_seeds - 1;
     let summary = run_campaign(Campaign {
         seeds: UNMODIFIED_FIRST_SEED..=last_seed,
-        job_count: args.jobs.map_or_else(processor_count, usize::from),
+        job_count: job_count(args.jobs),
         fail_fast: false,
         records_all: false,
-        plan: &|seed| stock_plan(args, families, None, seed),
+        plan: &|seed| planner.plan(seed),
         keep: &|_| Ok(None),
         show: &mut |summary| progress.show_campaign(summary),
     })?;
@@ -314,38 +282,26 @@ fn unmodified(
 /// Runs of real processes take as long as they take, one after the other.
 fn against_processes(
     args: &ScoreArgs,
-    families: &[Family],
+    planner: &Planner,
     bugs: &[Bug],
     progress: &mut Progress,
 ) -> Result<Vec<Caught>, Failure> {
     let mut all = Vec::new();
-    if args.processes == 0 {
-        return Ok(all);
-    }
     let program = node_program(None)?;
     let store = Store::new(&args.store.out);
     for bug in bugs {
         let begun = Instant::now();
-        let mut caught = Caught {
-            bug: bug.id().to_owned(),
-            way: Way::Processes,
-            repetition: 1,
-            tried_count: 0,
-            elapsed_ms: 0,
-            seed: None,
-            failures: Vec::new(),
-            summary: String::new(),
-            is_complete: false,
-        };
+        let mut caught = Caught::begin(*bug, Way::Processes, 1);
         for seed in args.first_seed..args.first_seed + u64::from(args.processes) {
             if interrupts::count() > 0 {
                 break;
             }
+            let planned = plan_with(planner, *bug, seed)?;
             let plan = RunPlan {
                 label: format!("score-{}", bug.id()),
                 seed,
-                options: options(args, families, Some(*bug)),
-                schedule: schedule(args, families, seed)?,
+                options: planned.options,
+                schedule: planned.schedule,
                 replay_of: None,
                 program: program.clone(),
                 keep: false,
@@ -353,17 +309,11 @@ fn against_processes(
                 command: Vec::new(),
             };
             let finished = execute(plan, &store, &mut Progress::new(true))?;
-            caught.tried_count += 1;
-            if finished.verdict.valid == Validity::Invalid {
-                caught.seed = Some(seed);
-                caught.failures = finished.verdict.failure_signature();
-                caught.summary = finished.verdict.summary;
+            if caught.judge(seed, finished.verdict) {
                 break;
             }
         }
-        caught.is_complete =
-            caught.seed.is_some() || caught.tried_count == u64::from(args.processes);
-        caught.elapsed_ms = begun.elapsed().as_millis() as u64;
+        caught.finish(begun, u64::from(args.processes));
         progress.note(&told(&caught));
         all.push(caught);
     }

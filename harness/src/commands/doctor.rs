@@ -7,9 +7,10 @@ use nemesis::capability::{Capabilities, Need};
 use nemesis::family::Family;
 
 use super::announce;
+use super::table::aligned;
 use crate::cli::NODES_MAX;
 use crate::exit::Failure;
-use crate::{processes, simulation};
+use crate::{capabilities, machine};
 
 /// Files that the harness opens for each ordered pair of nodes, and besides: see the proxies.
 const FILES_PER_PAIR: u64 = 2 + 2 * nemesis::links::CONNECTIONS_MAX as u64;
@@ -19,25 +20,24 @@ const FILES_PER_PAIR: u64 = 2 + 2 * nemesis::links::CONNECTIONS_MAX as u64;
 /// # Errors
 /// When standard output is closed.
 pub fn doctor() -> Result<u8, Failure> {
-    let worlds = [processes::capabilities(), simulation::capabilities()];
+    let worlds = [capabilities::of_processes(), capabilities::of_simulation()];
     announce::print(&machine())?;
     announce::print("")?;
-    announce::print(&table(&needs(&worlds)))?;
+    announce::print(&aligned(&needs(&worlds)))?;
     announce::print("")?;
-    announce::print(&table(&families(&worlds)))?;
+    announce::print(&aligned(&families(&worlds)))?;
     announce::print("\nall, none, and every part of a family are in the README.")?;
     Ok(0)
 }
 
 /// What this machine has that faults need.
 fn machine() -> String {
-    let processor_count = std::thread::available_parallelism().map_or(1, usize::from);
     let mut rows = vec![
         ["THIS MACHINE", "", ""].map(str::to_owned),
         row("system", std::env::consts::OS, std::env::consts::ARCH),
         row(
             "processors",
-            &processor_count.to_string(),
+            &machine::processor_count().to_string(),
             "what nodes, clients and proxies share",
         ),
     ];
@@ -57,7 +57,7 @@ fn machine() -> String {
     };
     rows.push(row("loopback", found, &told));
     rows.push(files());
-    table(&rows)
+    aligned(&rows)
 }
 
 /// Whether long cuts of the largest cluster could use up the files that a process may open.
@@ -154,27 +154,13 @@ fn row(name: &str, found: &str, told: &str) -> [String; 3] {
     [name, found, told].map(str::to_owned)
 }
 
-/// Aligned columns, two spaces apart.
-fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths);
-        let padded: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_need_and_family_has_a_line_and_every_no_has_a_reason() {
-        let worlds = [processes::capabilities(), simulation::capabilities()];
+        let worlds = [capabilities::of_processes(), capabilities::of_simulation()];
         let needs = needs(&worlds);
         assert_eq!(needs.len(), 1 + Need::all().count());
         let families = families(&worlds);

@@ -7,8 +7,10 @@ use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
-use super::run::{fits_a_folder, refuse_impossible};
+use super::naming::fits_a_folder;
+use super::planning::refuse_impossible;
 use super::{announce, cluster, replay_simulated};
+use crate::capabilities;
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
 use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
@@ -16,7 +18,6 @@ use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
 use crate::workload::WORKLOADS;
-use crate::{processes, simulation};
 
 /// Executes `harness replay`.
 ///
@@ -31,11 +32,11 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let voters = manifest.options.cluster.voters;
     let world = args.world.as_deref().unwrap_or(&manifest.world);
     if world == SIMULATION {
-        let capabilities = cluster::capabilities(simulation::capabilities(), voters);
+        let capabilities = cluster::capabilities(capabilities::of_simulation(), voters);
         refuse_impossible(&schedule, &capabilities)?;
         return replay_simulated::replay(args, &folder, &manifest, schedule, command);
     }
-    let capabilities = cluster::capabilities(processes::capabilities(), voters);
+    let capabilities = cluster::capabilities(capabilities::of_processes(), voters);
     refuse_impossible(&schedule, &capabilities)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);

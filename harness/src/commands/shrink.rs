@@ -15,8 +15,9 @@ use results::verdict::Validity;
 use serde_json::{Value, json};
 
 use super::announce;
+use super::planning::refuse_impossible;
 use super::replay::{check, label};
-use super::run::refuse_impossible;
+use crate::capabilities;
 use crate::cli::ShrinkArgs;
 use crate::execution::{forget_outcomes, judge};
 use crate::exit::{self, Failure};
@@ -26,7 +27,7 @@ use crate::scenario::{self, Expected, Scenario};
 use crate::shrink::{
     Budget, Defaults, Shrunk, Simulation, Size, describe, reproduce, shrink as shrink_plan,
 };
-use crate::simulation::{self, Label, SessionPlan, Simulated, simulate, store_run};
+use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run};
 
 /// Seeds with which the simulation tries to fail as real processes did.
 const REPRODUCE_SEED_COUNT: u64 = 60;
@@ -66,7 +67,7 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         command,
     };
     let is_asked_for = |world: &str| args.world.as_deref() == Some(world);
-    let simulated = refuse_impossible(&plan.schedule, &simulation::capabilities());
+    let simulated = refuse_impossible(&plan.schedule, &capabilities::of_simulation());
     if origin.manifest.is_simulated() && !is_asked_for(PROCESSES) {
         simulated?;
         let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
@@ -130,7 +131,7 @@ fn against_processes(
     plan: SessionPlan,
     wanted: Vec<String>,
 ) -> Result<u8, Failure> {
-    refuse_impossible(&plan.schedule, &crate::processes::capabilities())?;
+    refuse_impossible(&plan.schedule, &capabilities::of_processes())?;
     processes::shrink(args, origin, plan, wanted)
 }
 

@@ -6,25 +6,22 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
-use nemesis::capability::Capabilities;
-use nemesis::plan::INTENSITY_MAX_PERCENT;
-use nemesis::tuning::Tuned;
-use results::manifest::{RunOptions, Voters};
 use results::store::Store;
 use results::verdict::Validity;
 use serde_json::{Value, json};
 
-use super::{announce, cluster, run};
-use crate::cli::{RunArgs, SimArgs};
+use super::announce;
+use super::planning::Planner;
+use crate::capabilities;
+use crate::cli::SimArgs;
 use crate::exit::{self, Failure};
 use crate::interrupts;
+use crate::machine::job_count;
 use crate::memory;
 use crate::progress::Progress;
 use crate::simulation::{
-    self, Campaign, CampaignSummary, FamilyYield, Label, SessionPlan, Simulated, run_campaign,
-    store_run,
+    Campaign, CampaignSummary, FamilyYield, Label, Simulated, run_campaign, store_run,
 };
-use crate::swarm;
 
 /// How many failing runs of one kind are stored; more of the same tell nothing new.
 const STORED_PER_SIGNATURE: u32 = 3;
@@ -45,7 +42,12 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
     };
-    let planner = Planner::new(args)?;
+    let world = capabilities::of_simulation();
+    let planner = if args.swarm {
+        Planner::of_swarm(&args.run, world)?
+    } else {
+        Planner::new(&args.run, world)?
+    };
     let label = Label {
         beginning: planner.label()? + "-sim",
         replay_of: None,
@@ -63,10 +65,9 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         let wanted = args.run.execution.keep || is_new_failure(simulated, &stored);
         wanted.then(|| keep(&store, simulated, &label)).transpose()
     };
-    let job_count = args.jobs.map_or_else(processor_count, usize::from);
     let summary = run_campaign(Campaign {
         seeds,
-        job_count,
+        job_count: job_count(args.jobs),
         fail_fast: args.run.fail_fast,
         records_all: args.run.execution.keep,
         plan: &plan,
@@ -87,93 +88,6 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         announce::print(&readable(&summary, &store.root().to_string_lossy()))?;
     }
     Ok(code)
-}
-
-/// What every seed runs, or what it is drawn from.
-struct Planner {
-    args: RunArgs,
-    is_swarm: bool,
-    voters: Voters,
-    tuned: Tuned,
-    options: RunOptions,
-}
-
-impl Planner {
-    fn new(args: &SimArgs) -> Result<Self, Failure> {
-        let mut run_args = args.run.clone();
-        let voters = if args.swarm {
-            run_args.nemesis.get_or_insert_with(|| "all".into());
-            Voters::Log
-        } else {
-            cluster::voters(&run_args)?
-        };
-        let tuned = run::tuned(&run_args, &possible(&run_args, voters))?;
-        let options = run::options(&run_args, voters, &tuned)?;
-        Ok(Self {
-            args: run_args,
-            is_swarm: args.swarm,
-            voters,
-            tuned,
-            options,
-        })
-    }
-
-    fn label(&self) -> Result<String, Failure> {
-        let mut options = self.options.clone();
-        if self.is_swarm {
-            options.nemesis = vec!["swarm".into()];
-        }
-        run::label(&self.args, &options)
-    }
-
-    fn plan(&self, seed: u64) -> Result<SessionPlan, Failure> {
-        let asked_percent = self.args.intensity;
-        if !self.is_swarm {
-            return self.plan_of(seed, self.voters, &self.options, &self.tuned, asked_percent);
-        }
-        let drawn = swarm::draw(seed, &self.tuned.families, &self.options);
-        let percent = drawn.intensity_percent.saturating_mul(asked_percent) / 100;
-        let percent = percent.clamp(1, INTENSITY_MAX_PERCENT);
-        let tuned = Tuned {
-            families: drawn.families,
-            ..self.tuned.clone()
-        };
-        let options = RunOptions {
-            nemesis: tuned.words(percent),
-            ..drawn.options
-        };
-        self.plan_of(seed, options.cluster.voters, &options, &tuned, percent)
-    }
-
-    fn plan_of(
-        &self,
-        seed: u64,
-        voters: Voters,
-        options: &RunOptions,
-        tuned: &Tuned,
-        intensity_percent: u64,
-    ) -> Result<SessionPlan, Failure> {
-        let faults = run::Faults {
-            capabilities: &possible(&self.args, voters),
-            tuned,
-            intensity_percent,
-        };
-        Ok(SessionPlan {
-            seed,
-            options: options.clone(),
-            schedule: run::schedule(&self.args, &faults, options, seed)?,
-        })
-    }
-}
-
-/// What the simulation can do with such voters and clients.
-fn possible(args: &RunArgs, voters: Voters) -> Capabilities {
-    let capabilities = cluster::capabilities(simulation::capabilities(), voters);
-    run::possible_at(args, capabilities)
-}
-
-fn processor_count() -> usize {
-    std::thread::available_parallelism().map_or(1, Into::into)
 }
 
 /// Whether a run failed in a way of which not enough are stored yet.

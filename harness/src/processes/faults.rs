@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nemesis::action::{Action, ClockSetting, VoterChange};
-use nemesis::capability::{Capabilities, Need};
 use nemesis::fault::{Shaping, Strobe, Style};
 use nemesis::membership::Course;
 use nemesis::processes::Confirmation;
@@ -21,7 +20,6 @@ use super::lives::Slowed;
 use super::membership::Membership;
 use super::strobes::Strobing;
 use super::{disks, lives};
-use crate::simulation::NO_WIPE;
 use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
@@ -30,52 +28,6 @@ pub(super) const HELD_LIMIT: Duration = Duration::from_secs(5);
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
 /// How often to look whether a stopped node goes on.
 pub(super) const HELD_LOOK: Duration = Duration::from_millis(20);
-
-/// What a world of processes can do.
-pub fn capabilities() -> Capabilities {
-    let can = [
-        Need::CutHold,
-        Need::CutReset,
-        Need::CutRefuse,
-        Need::LinkDelay,
-        Need::LinkLoss,
-        Need::LinkBandwidth,
-        Need::LinkStall,
-        Need::Kill,
-        Need::Pause,
-        Need::SetClocks,
-        Need::StrobeClocks,
-        Need::Burst,
-        Need::KnowCandidates,
-        Need::KnowLogEnds,
-        Need::KillClean,
-        Need::Restart,
-        Need::Slow,
-        Need::SlowSync,
-        Need::SyncError,
-        Need::NoSpace,
-        Need::ReadError,
-        Need::BitFlip,
-        Need::Truncate,
-        Need::TornWrite,
-        Need::MisdirectedWrite,
-        Need::AfterEvent,
-        Need::BeforeEvent,
-        Need::Membership,
-        Need::KnowObservers,
-        Need::Snapshot,
-    ];
-    Capabilities::new("real processes", can)
-        .without(
-            Need::LinkDuplicate,
-            "nodes talk over TCP, which delivers every byte once",
-        )
-        .without(
-            Need::LinkReorder,
-            "nodes talk over TCP, which keeps the order of bytes",
-        )
-        .without(Need::Wipe, NO_WIPE)
-}
 
 /// Faults that were applied and not taken back yet, with what healing needs to know.
 #[derive(Debug, Default)]

@@ -34,7 +34,6 @@ use tokio::runtime::Runtime;
 use self::client::HttpClient;
 use self::cluster::Cluster;
 use self::faults::ActiveFaults;
-pub use self::faults::capabilities;
 use self::membership::Membership;
 use self::moments::Moments;
 pub use self::node_process::NodeProgram;

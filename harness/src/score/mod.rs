@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use node::mutants::Bug;
-use results::verdict::Validity;
+use results::verdict::{Validity, Verdict};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -69,6 +69,41 @@ pub struct Caught {
     pub summary: String,
     /// Whether all seeds were tried, or the bug was noticed: otherwise time was over, or somebody stopped it.
     pub is_complete: bool,
+}
+
+impl Caught {
+    /// Nothing yet, of a hunt that begins.
+    pub fn begin(bug: Bug, way: Way, repetition: u32) -> Self {
+        Self {
+            bug: bug.id().to_owned(),
+            way,
+            repetition,
+            tried_count: 0,
+            elapsed_ms: 0,
+            seed: None,
+            failures: Vec::new(),
+            summary: String::new(),
+            is_complete: false,
+        }
+    }
+
+    /// Takes the verdict on the next seed, and says whether it noticed the bug.
+    pub fn judge(&mut self, seed: u64, verdict: Verdict) -> bool {
+        self.tried_count += 1;
+        let is_noticed = verdict.valid == Validity::Invalid;
+        if is_noticed {
+            self.seed = Some(seed);
+            self.failures = verdict.failure_signature();
+            self.summary = verdict.summary;
+        }
+        is_noticed
+    }
+
+    /// The hunt is over; it began at `begun` and had `seed_count` seeds.
+    pub fn finish(&mut self, begun: Instant, seed_count: u64) {
+        self.is_complete = self.seed.is_some() || self.tried_count == seed_count;
+        self.elapsed_ms = begun.elapsed().as_millis() as u64;
+    }
 }
 
 /// Limits of hunting.
@@ -147,17 +182,7 @@ fn pursue(
     stop: &Arc<AtomicBool>,
 ) -> Result<Caught, Failure> {
     let begun = Instant::now();
-    let mut caught = Caught {
-        bug: hunt.bug.id().to_owned(),
-        way: hunt.way.clone(),
-        repetition: hunt.repetition,
-        tried_count: 0,
-        elapsed_ms: 0,
-        seed: None,
-        failures: Vec::new(),
-        summary: String::new(),
-        is_complete: false,
-    };
+    let mut caught = Caught::begin(hunt.bug, hunt.way.clone(), hunt.repetition);
     for number in 0..hunt.seed_count {
         if begun.elapsed() >= limits.hunt_time {
             break;
@@ -167,16 +192,10 @@ fn pursue(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        caught.tried_count += 1;
-        let verdict = simulated.verdict;
-        if verdict.valid == Validity::Invalid {
-            caught.seed = Some(seed);
-            caught.failures = verdict.failure_signature();
-            caught.summary = verdict.summary;
+        if caught.judge(seed, simulated.verdict) {
             break;
         }
     }
-    caught.is_complete = caught.seed.is_some() || caught.tried_count == hunt.seed_count;
-    caught.elapsed_ms = begun.elapsed().as_millis() as u64;
+    caught.finish(begun, hunt.seed_count);
     Ok(caught)
 }

@@ -7,7 +7,6 @@ mod lives;
 use std::collections::{BTreeMap, BTreeSet};
 
 use nemesis::action::{Action, ClockSetting};
-use nemesis::capability::{Capabilities, Need};
 use nemesis::fault::{DiskFault, Shaping, Strobe, Style};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
@@ -22,50 +21,6 @@ use crate::world::{Event, FaultReport, HealReport};
 const MS: u64 = 1_000_000;
 /// How long a fault waits for a node that another fault holds.
 const HELD_LIMIT_NS: u64 = 5_000 * MS;
-
-/// Why no world takes disks away while voters are static.
-pub(crate) const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
-     still a voter, may vote twice in an epoch and elect a leader that lacks what was acknowledged \
-     (KAFKA-14077); nothing is promised then";
-
-/// What the simulation can do.
-pub fn capabilities() -> Capabilities {
-    let can = [
-        Need::CutHold,
-        Need::CutReset,
-        Need::CutRefuse,
-        Need::LinkDelay,
-        Need::LinkLoss,
-        Need::LinkDuplicate,
-        Need::LinkReorder,
-        Need::LinkBandwidth,
-        Need::LinkStall,
-        Need::Kill,
-        Need::Pause,
-        Need::SetClocks,
-        Need::StrobeClocks,
-        Need::Burst,
-        Need::KnowCandidates,
-        Need::KnowLogEnds,
-        Need::KillClean,
-        Need::Restart,
-        Need::Slow,
-        Need::SlowSync,
-        Need::SyncError,
-        Need::NoSpace,
-        Need::ReadError,
-        Need::BitFlip,
-        Need::Truncate,
-        Need::TornWrite,
-        Need::MisdirectedWrite,
-        Need::AfterEvent,
-        Need::BeforeEvent,
-        Need::Membership,
-        Need::KnowObservers,
-        Need::Snapshot,
-    ];
-    Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
-}
 
 /// Faults that are under way.
 #[derive(Debug, Default)]

@@ -32,6 +32,4 @@ mod tests;
 
 pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
-pub(crate) use faults::NO_WIPE;
-pub use faults::capabilities;
 pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};

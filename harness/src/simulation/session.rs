@@ -176,6 +176,6 @@ fn environment() -> Environment {
         node_binary: "simulated".into(),
         node_binary_digest: None,
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        processors: std::thread::available_parallelism().map_or(1, Into::into),
+        processors: crate::machine::processor_count(),
     }
 }

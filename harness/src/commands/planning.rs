@@ -1,0 +1,321 @@
+//! Owns the step from flags to what every seed of a command runs: voters, families, options and schedules.
+//! Never runs anything, and never plans what the world cannot do.
+
+use nemesis::capability::{Capabilities, Need};
+use nemesis::family::Family;
+use nemesis::plan::{INTENSITY_MAX_PERCENT, PlanOptions, plan};
+use nemesis::tuning::{Tuned, parse_tuned};
+use results::manifest::{RunOptions, Voters};
+use results::schedule::Schedule;
+use results::store::read_schedule;
+
+use super::naming::did_you_mean;
+use super::{bugs, cluster, naming};
+use crate::cli::{RunArgs, Switch};
+use crate::duration::parse_positive_ms;
+use crate::execution::{TIMERS, forget_outcomes};
+use crate::exit::Failure;
+use crate::runner::START_UP_MS;
+use crate::simulation::SessionPlan;
+use crate::swarm;
+use crate::workload::WORKLOADS;
+
+/// What every seed runs, or what it is drawn from. `run`, `sim` and `bugs score` all plan with it, so that
+/// the same flags mean the same to each.
+pub(super) struct Planner {
+    args: RunArgs,
+    world: Capabilities,
+    is_swarm: bool,
+    voters: Voters,
+    tuned: Tuned,
+    options: RunOptions,
+}
+
+impl Planner {
+    /// The planner of runs as these arguments say, in a world that can do what `world` says.
+    ///
+    /// # Errors
+    /// When the arguments do not fit together, or ask for what the world cannot do.
+    pub(super) fn new(args: &RunArgs, world: Capabilities) -> Result<Self, Failure> {
+        let voters = cluster::voters(args)?;
+        Self::with_voters(args.clone(), world, voters, false)
+    }
+
+    /// The planner that draws for every seed what it runs; the arguments say what is not drawn.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn of_swarm(args: &RunArgs, world: Capabilities) -> Result<Self, Failure> {
+        let mut args = args.clone();
+        args.nemesis.get_or_insert_with(|| "all".into());
+        Self::with_voters(args, world, Voters::Log, true)
+    }
+
+    fn with_voters(
+        args: RunArgs,
+        world: Capabilities,
+        voters: Voters,
+        is_swarm: bool,
+    ) -> Result<Self, Failure> {
+        let tuned = tuned(&args, &possible(&args, &world, voters))?;
+        let options = options(&args, voters, &tuned)?;
+        Ok(Self {
+            args,
+            world,
+            is_swarm,
+            voters,
+            tuned,
+            options,
+        })
+    }
+
+    /// Beginning of the names of the runs.
+    ///
+    /// # Errors
+    /// When the name that was given cannot be that of a folder.
+    pub(super) fn label(&self) -> Result<String, Failure> {
+        if let Some(name) = &self.args.name {
+            naming::check_label(name)?;
+            return Ok(name.clone());
+        }
+        let nemesis = if self.is_swarm {
+            "swarm".to_owned()
+        } else if self.args.schedule.is_none() && is_all(&self.args) {
+            "all".to_owned()
+        } else {
+            naming::of_families(&self.options.nemesis)
+        };
+        Ok(format!("{}-{nemesis}", self.options.workload))
+    }
+
+    /// What this seed runs.
+    ///
+    /// # Errors
+    /// When the schedule cannot be planned or read, or cannot be done.
+    pub(super) fn plan(&self, seed: u64) -> Result<SessionPlan, Failure> {
+        let asked_percent = self.args.intensity;
+        if !self.is_swarm {
+            return self.plan_of(seed, self.voters, &self.options, &self.tuned, asked_percent);
+        }
+        let drawn = swarm::draw(seed, &self.tuned.families, &self.options);
+        let percent = drawn.intensity_percent.saturating_mul(asked_percent) / 100;
+        let percent = percent.clamp(1, INTENSITY_MAX_PERCENT);
+        let tuned = Tuned {
+            families: drawn.families,
+            ..self.tuned.clone()
+        };
+        let options = RunOptions {
+            nemesis: tuned.words(percent),
+            ..drawn.options
+        };
+        self.plan_of(seed, options.cluster.voters, &options, &tuned, percent)
+    }
+
+    fn plan_of(
+        &self,
+        seed: u64,
+        voters: Voters,
+        options: &RunOptions,
+        tuned: &Tuned,
+        intensity_percent: u64,
+    ) -> Result<SessionPlan, Failure> {
+        let faults = Faults {
+            capabilities: &possible(&self.args, &self.world, voters),
+            tuned,
+            intensity_percent,
+        };
+        Ok(SessionPlan {
+            seed,
+            options: options.clone(),
+            schedule: schedule(&self.args, &faults, options, seed)?,
+        })
+    }
+}
+
+/// What a world can do with such voters and clients.
+fn possible(args: &RunArgs, world: &Capabilities, voters: Voters) -> Capabilities {
+    possible_at(args, cluster::capabilities(world.clone(), voters))
+}
+
+/// What was asked for, apart from faults and seed.
+///
+/// # Errors
+/// When there is no such workload, or no such bug.
+fn options(args: &RunArgs, voters: Voters, tuned: &Tuned) -> Result<RunOptions, Failure> {
+    check_workload(&args.workload)?;
+    Ok(RunOptions {
+        workload: args.workload.clone(),
+        nemesis: names(args, tuned),
+        nodes: args.nodes,
+        concurrency: args.concurrency,
+        rate_per_second: args.rate,
+        time_ms: args.time,
+        interval_ms: args.interval,
+        healthy_ms: args.healthy,
+        operation_timeout_ms: args.operation_timeout,
+        recovery_timeout_ms: args.recovery_timeout,
+        bug: args.bug.as_deref().map(bugs::parse).transpose()?,
+        timers: TIMERS,
+        left_out_operations: Vec::new(),
+        cluster: cluster::options(args, voters, &tuned.families),
+        liveness_phase: liveness_phase(args),
+    })
+}
+
+/// On where the faults were left to the harness. Whoever writes a schedule, or wants no faults, means
+/// exactly that.
+fn liveness_phase(args: &RunArgs) -> bool {
+    match args.liveness_phase {
+        Some(switch) => switch == Switch::On,
+        None => args.schedule.is_none() && args.nemesis() != "none",
+    }
+}
+
+/// What the world can do when clients work as these arguments say.
+fn possible_at(args: &RunArgs, capabilities: Capabilities) -> Capabilities {
+    if args.rate == 0 {
+        let reason = "with --rate 0, clients never wait between operations";
+        return capabilities.without(Need::Burst, reason);
+    }
+    capabilities
+}
+
+/// The families of faults that were asked for, in a world that can do what `capabilities` say.
+///
+/// # Errors
+/// When there is no such family, or the world cannot do it.
+fn tuned(args: &RunArgs, capabilities: &Capabilities) -> Result<Tuned, Failure> {
+    if args.schedule.is_some() {
+        return Ok(Tuned::default());
+    }
+    let mut tuned = parse_tuned(args.nemesis(), capabilities, parse_positive_ms)
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    if is_all(args) {
+        // Whoever asks for all means what makes sense here.
+        tuned
+            .families
+            .retain(|family| family.needed_count() <= args.nodes as usize);
+        if tuned.families.contains(&Family::Membership) {
+            tuned
+                .families
+                .retain(|family| family.conflict() != Some(Family::Membership));
+        }
+    }
+    let conflict = tuned.families.iter().find_map(|family| {
+        let other = family.conflict()?;
+        tuned
+            .families
+            .contains(&other)
+            .then_some((family.name(), other.name()))
+    });
+    if let Some((first, second)) = conflict {
+        return Err(Failure::arguments(format!(
+            "nemesis {first} and {second} cannot be combined: what is destroyed may cost a minority of the voters, \
+             and while voters change, nobody can say which; leave one of them out"
+        )));
+    }
+    Ok(tuned)
+}
+
+/// Whether all families were asked for, at whatever pace.
+fn is_all(args: &RunArgs) -> bool {
+    cluster::names(args.nemesis()).any(|name| name == "all")
+}
+
+fn names(args: &RunArgs, tuned: &Tuned) -> Vec<String> {
+    match &args.schedule {
+        Some(_) => vec!["schedule".into()],
+        None => tuned.words(args.intensity),
+    }
+}
+
+fn check_workload(name: &str) -> Result<(), Failure> {
+    if WORKLOADS.contains(&name) {
+        return Ok(());
+    }
+    let known = WORKLOADS.join(", ");
+    let hint = did_you_mean(name, &WORKLOADS);
+    Err(Failure::arguments(format!(
+        "unknown workload {name:?}; known: {known}{hint}"
+    )))
+}
+
+/// Which faults there are, and how many of them.
+struct Faults<'a> {
+    /// What the world can do.
+    capabilities: &'a Capabilities,
+    /// Families to plan from, and how each of them comes.
+    tuned: &'a Tuned,
+    /// How often those come that have no intensity of their own, in percent of the usual.
+    intensity_percent: u64,
+}
+
+/// The faults of a seed: planned, or read from a file.
+fn schedule(
+    args: &RunArgs,
+    faults: &Faults<'_>,
+    options: &RunOptions,
+    seed: u64,
+) -> Result<Schedule, Failure> {
+    let mut schedule = match &args.schedule {
+        Some(path) => {
+            // A schedule that cannot be used is a bad argument, wherever the fault lies.
+            read_schedule(path).map_err(|error| Failure::BadArguments(error.into()))?
+        }
+        None => {
+            let planned = plan(&PlanOptions {
+                styles: faults.capabilities.styles(),
+                family_interval_ms: faults.tuned.interval_ms.clone(),
+                family_intensity_percent: faults.tuned.intensity_percent.clone(),
+                intensity_percent: faults.intensity_percent,
+                healthy_ms: options.healthy_ms,
+                ..PlanOptions::new(
+                    seed,
+                    faults.tuned.families.clone(),
+                    options.first_voters(),
+                    options.time_ms,
+                    options.interval_ms,
+                )
+            });
+            let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
+            for fault in &mut planned.faults {
+                fault.trigger.at_ms += START_UP_MS;
+            }
+            planned
+        }
+    };
+    if args.schedule.is_some() {
+        // Written by hand, or recorded: either way only what was asked for counts here.
+        forget_outcomes(&mut schedule, false);
+    }
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
+        .map_err(|error| Failure::arguments(error.to_string()))?;
+    refuse_impossible(&schedule, faults.capabilities)?;
+    let end_ms = options.time_ms.saturating_add(START_UP_MS);
+    let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
+    if let Some(late) = late {
+        return Err(Failure::arguments(format!(
+            "fault {} of the schedule starts at {} ms, but clients end at {end_ms} ms; \
+             give a longer --time",
+            late.id, late.trigger.at_ms
+        )));
+    }
+    Ok(schedule)
+}
+
+/// Refuses a schedule with faults that the world cannot do: what was asked for and does not happen would
+/// otherwise look like a test.
+pub(super) fn refuse_impossible(
+    schedule: &Schedule,
+    capabilities: &Capabilities,
+) -> Result<(), Failure> {
+    let refusals = capabilities.refusals(schedule);
+    let Some(first) = refusals.first() else {
+        return Ok(());
+    };
+    let more = match refusals.len() - 1 {
+        0 => String::new(),
+        more => format!(" (nor are {more} more faults)"),
+    };
+    Err(Failure::arguments(format!("{first}{more}")))
+}
