@@ -129,7 +129,7 @@ impl Recorder {
 
     /// The same recording, whose history is checked as it grows.
     pub fn watched(mut self) -> Self {
-        self.watch = Some(Watch::default());
+        self.watch = Some(Watch::new(&self.manifest.options.workload));
         self
     }
 
