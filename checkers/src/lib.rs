@@ -9,7 +9,9 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
+pub mod bounds;
 pub mod disk_faults;
+pub mod elements;
 pub mod epoch_history;
 pub mod histories;
 pub mod linearizability;
@@ -21,6 +23,9 @@ pub mod onlooker;
 pub mod operations;
 pub mod safety;
 pub mod stats;
+pub mod transactions;
+pub mod unique_ids;
+mod workloads;
 
 /// Longest list in any evidence; what is longer is cut, and the evidence says so.
 pub const EVIDENCE_LIST_MAX_COUNT: usize = 50;
@@ -84,9 +89,9 @@ fn combine(
     let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
         checkers.insert(name.to_owned(), isolated(name, checker));
     };
-    run("linearizable", &|| {
-        linearizable::check(&recording.history, options)
-    });
+    for (name, checker) in workloads::checkers(&recording.manifest.options.workload) {
+        run(name, &|| checker(&recording.history, options));
+    }
     run("stats", &|| {
         stats::check(&recording.history, options.minimum_ok_count)
     });
@@ -122,9 +127,13 @@ fn combine(
 }
 
 /// Checkers in the order in which they get to explain the verdict: what users lose comes first.
-const EXPLANATION_ORDER: [&str; 7] = [
+const EXPLANATION_ORDER: [&str; 11] = [
     "safety",
     "linearizable",
+    "transactions",
+    "elements",
+    "bounds",
+    "unique-ids",
     "epoch-history",
     "liveness",
     "node-logs",
@@ -141,10 +150,10 @@ fn summarize(checkers: &BTreeMap<String, CheckerResult>) -> String {
         .collect();
     match worst {
         Validity::Valid => {
-            let told = ["linearizable", "epoch-history", "nemesis"];
+            let promises = workloads::CHECKERS.into_iter();
+            let told = promises.chain(["epoch-history", "nemesis"]);
             let parts: Vec<&str> = told
-                .iter()
-                .filter_map(|name| checkers.get(*name))
+                .filter_map(|name| checkers.get(name))
                 .map(|result| result.summary.as_str())
                 .collect();
             format!("valid: {}", parts.join("; "))

@@ -142,6 +142,20 @@ fn complete<'a>(
     Ok(())
 }
 
+/// Lines about one object, each a process, a type, a function and a value; one every millisecond.
+#[cfg(test)]
+pub(crate) fn lines(key: &str, said: &[(u64, &str, &str, serde_json::Value)]) -> Vec<Operation> {
+    let lines = said.iter().enumerate();
+    let lines = lines.map(|(index, (process, kind, f, value))| {
+        let line = serde_json::json!({
+            "index": index, "time": index * 1_000_000, "process": process, "type": kind,
+            "f": f, "key": key, "value": value,
+        });
+        serde_json::from_value(line).unwrap()
+    });
+    lines.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use node::machine::Stamp;
 use results::history::{OperationError, OperationType};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::recorder::{Completion, Recorder, Subject};
 use crate::routing::Route;
-use crate::workload::{Planned, RegisterWorkload};
+use crate::workload::{Insistence, Planned, Workload};
 use crate::world::{Answer, Call, Request, World};
 
 /// How long a thread rests after a refusal, so that a cluster without leader is not hammered.
@@ -31,7 +32,7 @@ pub struct Pace {
 /// All client threads.
 #[derive(Debug)]
 pub struct Clients {
-    workload: RegisterWorkload,
+    workload: Workload,
     pace: Pace,
     threads: Vec<Thread>,
     nodes: Vec<String>,
@@ -42,6 +43,8 @@ pub struct Clients {
     hurried: bool,
     /// Numbers of planned operations that are not performed, as half-open ranges.
     left_out: Vec<(u64, u64)>,
+    /// Whether operations of unknown outcome are still sent again.
+    insists: bool,
 }
 
 #[derive(Debug)]
@@ -56,11 +59,32 @@ struct Thread {
 
 #[derive(Debug)]
 struct Pending {
-    call: u64,
+    /// The request under way; none while the client waits before it sends a copy.
+    call: Option<u64>,
     asked: usize,
     deadline_ns: u64,
+    /// How long the client waits for the answer to each copy.
+    patience_ns: u64,
     subject: Subject,
+    planned: Planned,
+    /// As the history shows it.
+    argument: Value,
     request: Request,
+    stamp: Option<Stamp>,
+    copies: Copies,
+}
+
+/// Copies of one request that a client has yet to send, and what it takes those for that it sent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Copies {
+    left_count: u32,
+    pause_ns: u64,
+    /// When the next one goes out, while none is under way.
+    next_at_ns: u64,
+    /// Whether the first success is to be taken for lost.
+    is_deaf: bool,
+    /// Whether one that was sent before may have taken effect.
+    may_have_happened: bool,
 }
 
 /// An operation that has just ended.
@@ -68,8 +92,8 @@ struct Pending {
 pub struct Ended {
     /// Which thread performed it.
     pub thread: usize,
-    /// On which register.
-    pub key: String,
+    /// On which objects.
+    pub keys: Vec<String>,
     /// How it ended.
     pub operation_type: OperationType,
     /// In which epoch it was carried out, if it was and somebody said so.
@@ -79,7 +103,7 @@ pub struct Ended {
 impl Clients {
     /// `concurrency` idle threads that may start at `start_ns`.
     pub fn new(
-        workload: RegisterWorkload,
+        workload: Workload,
         pace: Pace,
         concurrency: u32,
         nodes: Vec<String>,
@@ -87,14 +111,14 @@ impl Clients {
     ) -> Self {
         let threads = (0..concurrency)
             .map(|number| {
-                let reader = RegisterWorkload::is_reader(number);
+                let reader = Workload::is_reader(number);
                 Thread {
                     process: u64::from(number),
                     reader,
                     route: Route::new(
                         nodes.len(),
                         number as usize,
-                        RegisterWorkload::is_roaming(number),
+                        Workload::is_roaming(number),
                     ),
                     next_at_ns: start_ns,
                     last_seen: BTreeMap::new(),
@@ -112,6 +136,7 @@ impl Clients {
             leader: None,
             hurried: false,
             left_out: Vec::new(),
+            insists: true,
         }
     }
 
@@ -137,7 +162,7 @@ impl Clients {
         self.hurried = hurried;
     }
 
-    /// How many operations were begun: all of them are on [`RegisterWorkload::keys`] of this count.
+    /// How many operations were begun: all of them are on [`Workload::keys`] of this count.
     pub fn begun_count(&self) -> u64 {
         self.next_number
     }
@@ -170,8 +195,39 @@ impl Clients {
     pub fn last_deadline_ns(&self) -> Option<u64> {
         self.threads
             .iter()
-            .filter_map(|thread| Some(thread.pending.as_ref()?.deadline_ns))
+            .filter_map(|thread| Some(thread.pending.as_ref()?.last_deadline_ns()))
             .max()
+    }
+
+    /// When the next copy of a request is to be sent.
+    pub fn next_copy_ns(&self) -> Option<u64> {
+        let pending = self.threads.iter().filter_map(|t| t.pending.as_ref());
+        let resting = pending.filter(|pending| pending.call.is_none());
+        resting.map(|pending| pending.copies.next_at_ns).min()
+    }
+
+    /// Sends copies of requests of unknown outcome for which it is time.
+    pub fn send_copies(&mut self, now_ns: u64, world: &mut impl World) {
+        for thread in &mut self.threads {
+            let Some(pending) = &mut thread.pending else {
+                continue;
+            };
+            if pending.call.is_some() || pending.copies.next_at_ns > now_ns {
+                continue;
+            }
+            pending.asked = thread.route.first(now_ns);
+            pending.deadline_ns = now_ns + pending.patience_ns;
+            pending.send(&mut self.next_call, &self.nodes, world);
+        }
+    }
+
+    /// From now on, nothing is sent again; what is about to be is sent one last time at once.
+    pub fn stop_insisting(&mut self, now_ns: u64) {
+        self.insists = false;
+        for pending in self.threads.iter_mut().filter_map(|t| t.pending.as_mut()) {
+            pending.copies.left_count = 0;
+            pending.copies.next_at_ns = pending.copies.next_at_ns.min(now_ns);
+        }
     }
 
     /// Threads that are idle and due.
@@ -214,10 +270,15 @@ impl Clients {
             thread.next_at_ns = thread.next_at_ns.max(now_ns + LEFT_OUT_NS);
             return Ok(());
         }
-        self.begin(thread, planned, now_ns + timeout_ns, world, recorder)
+        let insistence = self.workload.insistence(number).filter(|_| !planned.is_read());
+        let manner = Manner {
+            patience_ns: timeout_ns,
+            insistence: insistence.map(|insistence| (number, insistence)),
+        };
+        self.begin(thread, planned, manner, world, recorder)
     }
 
-    /// Lets an idle thread read a register outside of the plan.
+    /// Lets an idle thread read an object outside of the plan.
     ///
     /// # Errors
     /// When the history cannot be written; nothing is sent then.
@@ -228,40 +289,37 @@ impl Clients {
         world: &mut impl World,
         recorder: &mut Recorder,
     ) -> results::Result<()> {
-        let deadline_ns = world.now_ns() + self.pace.timeout_ns;
-        self.begin(
-            thread,
-            Planned::Read {
-                key: key.to_owned(),
-            },
-            deadline_ns,
-            world,
-            recorder,
-        )
+        let planned = self.workload.read(key.to_owned());
+        self.begin(thread, planned, self.plainly(), world, recorder)
     }
 
-    /// Lets an idle thread set a register outside of the plan, to a value that nothing else sets it to.
+    /// Lets an idle thread change an object outside of the plan, in a way that no other number does.
     ///
     /// # Errors
     /// When the history cannot be written; nothing is sent then.
-    pub fn begin_write(
+    pub fn begin_probe(
         &mut self,
         thread: usize,
         key: &str,
-        value: Value,
+        number: u64,
         world: &mut impl World,
         recorder: &mut Recorder,
     ) -> results::Result<()> {
-        let deadline_ns = world.now_ns() + self.pace.timeout_ns;
-        let key = key.to_owned();
-        let planned = Planned::Write { key, value };
-        self.begin(thread, planned, deadline_ns, world, recorder)
+        let planned = self.workload.probe(key.to_owned(), number);
+        self.begin(thread, planned, self.plainly(), world, recorder)
+    }
+
+    fn plainly(&self) -> Manner {
+        Manner {
+            patience_ns: self.pace.timeout_ns,
+            insistence: None,
+        }
     }
 
     /// Makes clients, all of them idle, ask these nodes only, and forget which of them led.
     pub fn turn_to(&mut self, nodes: Vec<String>) {
         for (number, thread) in self.threads.iter_mut().enumerate() {
-            let is_roaming = RegisterWorkload::is_roaming(number as u32);
+            let is_roaming = Workload::is_roaming(number as u32);
             thread.route = Route::new(nodes.len(), number, is_roaming);
         }
         self.nodes = nodes;
@@ -271,58 +329,50 @@ impl Clients {
         &mut self,
         number: usize,
         planned: Planned,
-        deadline_ns: u64,
+        manner: Manner,
         world: &mut impl World,
         recorder: &mut Recorder,
     ) -> results::Result<()> {
+        let timeout_ns = self.pace.timeout_ns;
         let thread = &mut self.threads[number];
-        let (f, value, request) = match planned {
-            Planned::Read { ref key } => ("read", Value::Null, Request::Read { key: key.clone() }),
-            Planned::Write { ref key, ref value } => (
-                "write",
-                value.clone(),
-                Request::Write {
-                    key: key.clone(),
-                    value: value.clone(),
-                },
-            ),
-            Planned::CompareAndSet { ref key, ref new } => {
-                let expected = thread.last_seen.get(key).cloned().unwrap_or(Value::Null);
-                let request = Request::CompareAndSet {
-                    key: key.clone(),
-                    expected: expected.clone(),
-                    new: new.clone(),
-                };
-                ("cas", json!([expected, new]), request)
-            }
-        };
+        let seen = planned.recorded_key().and_then(|k| thread.last_seen.get(k));
+        let seen = seen.unwrap_or(&Value::Null);
+        let (argument, request) = (planned.argument(seen), planned.request(seen));
         let subject = Subject {
             process: thread.process,
-            f,
-            key: planned.key().to_owned(),
+            f: planned.function(),
+            key: planned.recorded_key().map(ToOwned::to_owned),
         };
         let now_ns = world.now_ns();
-        let asked = thread.route.first(now_ns);
-        let call = self.next_call;
-        self.next_call += 1;
-        recorder.invoke(now_ns, &subject, value)?;
-        world.call(Call {
-            id: call,
-            node: self.nodes[asked].clone(),
-            request: request.clone(),
-            deadline_ns,
-        });
-        thread.pending = Some(Pending {
-            call,
-            asked,
-            deadline_ns,
+        recorder.invoke(now_ns, &subject, argument.clone())?;
+        let mut pending = Pending {
+            call: None,
+            asked: thread.route.first(now_ns),
+            deadline_ns: now_ns + manner.patience_ns,
+            patience_ns: manner.patience_ns,
+            // A process that does not know what became of its operation never begins another one, so its
+            // numbers rise.
+            stamp: manner.insistence.map(|(request, _)| Stamp {
+                client: format!("process-{}", thread.process),
+                request,
+            }),
+            copies: manner
+                .insistence
+                .map_or_else(Copies::default, |(_, insistence)| {
+                    Copies::of(insistence, timeout_ns)
+                }),
             subject,
+            planned,
+            argument,
             request,
-        });
+        };
+        pending.send(&mut self.next_call, &self.nodes, world);
+        thread.pending = Some(pending);
         Ok(())
     }
 
-    /// Takes an answer: either the operation ends, or it goes on at the leader that was named.
+    /// Takes an answer: either the operation ends, or it goes on at the leader that was named, or with a
+    /// copy of the request.
     ///
     /// # Errors
     /// When the history cannot be written.
@@ -334,7 +384,8 @@ impl Clients {
         recorder: &mut Recorder,
     ) -> results::Result<Option<Ended>> {
         let now_ns = world.now_ns();
-        let matching = |thread: &Thread| thread.pending.as_ref().is_some_and(|p| p.call == call);
+        let matching =
+            |thread: &Thread| thread.pending.as_ref().is_some_and(|p| p.call == Some(call));
         let Some(number) = self.threads.iter().position(matching) else {
             return Ok(None);
         };
@@ -342,6 +393,7 @@ impl Clients {
         let Some(mut pending) = thread.pending.take() else {
             return Ok(None);
         };
+        pending.call = None;
         if let Answer::Refused { leader, .. } = &answer {
             let hint = leader
                 .as_ref()
@@ -349,24 +401,27 @@ impl Clients {
             let next = thread.route.refused(pending.asked, hint, now_ns);
             if let Some(next) = next.filter(|_| now_ns < pending.deadline_ns) {
                 pending.asked = next;
-                pending.call = self.next_call;
-                self.next_call += 1;
-                world.call(Call {
-                    id: pending.call,
-                    node: self.nodes[next].clone(),
-                    request: pending.request.clone(),
-                    deadline_ns: pending.deadline_ns,
-                });
+                pending.send(&mut self.next_call, &self.nodes, world);
                 thread.pending = Some(pending);
                 return Ok(None);
             }
             thread.next_at_ns = thread.next_at_ns.max(now_ns + REST_AFTER_REFUSAL_NS);
         }
         self.learn(number, &pending, &answer, now_ns);
+        if self.insists && pending.copies.another_is_due(&answer) {
+            pending.copies.left_count -= 1;
+            pending.copies.next_at_ns = now_ns
+                + match answer {
+                    Answer::Refused { .. } => pending.copies.pause_ns.max(REST_AFTER_REFUSAL_NS),
+                    _ => pending.copies.pause_ns,
+                };
+            self.threads[number].pending = Some(pending);
+            return Ok(None);
+        }
         let completion = completion(&pending, answer);
         let ended = Ended {
             thread: number,
-            key: pending.subject.key.clone(),
+            keys: pending.planned.keys().map(ToOwned::to_owned).collect(),
             operation_type: completion.operation_type,
             epoch: completion.epoch,
         };
@@ -386,9 +441,9 @@ impl Clients {
                 value, node, epoch, ..
             } => {
                 let seen = match &pending.request {
-                    Request::Read { .. } => value,
                     Request::Write { value, .. } => value,
                     Request::CompareAndSet { new, .. } => new,
+                    _ => value,
                 };
                 (node, epoch, seen)
             }
@@ -404,9 +459,13 @@ impl Clients {
                 return;
             }
         };
-        thread
-            .last_seen
-            .insert(pending.subject.key.clone(), seen.clone());
+        let is_register = matches!(
+            pending.request,
+            Request::Read { .. } | Request::Write { .. } | Request::CompareAndSet { .. }
+        );
+        if let Some(key) = pending.subject.key.as_ref().filter(|_| is_register) {
+            thread.last_seen.insert(key.clone(), seen.clone());
+        }
         thread.route.served(pending.asked);
         if let Some(epoch) = *epoch
             && self
@@ -419,21 +478,80 @@ impl Clients {
     }
 }
 
+/// How an operation is performed.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    patience_ns: u64,
+    /// The number of the operation, which names all of its copies, and how they are sent.
+    insistence: Option<(u64, Insistence)>,
+}
+
+impl Copies {
+    fn of(insistence: Insistence, timeout_ns: u64) -> Self {
+        Self {
+            left_count: insistence.retry_count,
+            pause_ns: timeout_ns.saturating_mul(insistence.pause_thousandths) / 1000,
+            is_deaf: insistence.is_deaf,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the answer leaves something to be found out by another copy, if there are any left.
+    fn another_is_due(&mut self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Done { .. } if self.is_deaf => {
+                self.is_deaf = false;
+                self.may_have_happened = true;
+            }
+            Answer::Done { .. } | Answer::Mismatch { .. } => return false,
+            Answer::Refused { .. } if !self.may_have_happened => return false,
+            Answer::Refused { .. } => {}
+            Answer::Unknown { .. } => self.may_have_happened = true,
+        }
+        self.left_count > 0
+    }
+}
+
+impl Pending {
+    /// Sends the request, or one more copy of it, to the node that is to be asked.
+    fn send(&mut self, next_call: &mut u64, nodes: &[String], world: &mut impl World) {
+        let id = *next_call;
+        *next_call += 1;
+        self.call = Some(id);
+        world.call(Call {
+            id,
+            node: nodes[self.asked].clone(),
+            request: self.request.clone(),
+            stamp: self.stamp.clone(),
+            deadline_ns: self.deadline_ns,
+        });
+    }
+
+    /// When the request under way, or the one that is sent next, is given up.
+    fn last_deadline_ns(&self) -> u64 {
+        match self.call {
+            Some(_) => self.deadline_ns,
+            None => self.copies.next_at_ns + self.patience_ns,
+        }
+    }
+}
+
 /// What the end of an operation means for the history.
 fn completion(pending: &Pending, answer: Answer) -> Completion {
-    let is_read = matches!(pending.request, Request::Read { .. });
-    let asked_value = match &pending.request {
-        Request::Read { .. } => Value::Null,
-        Request::Write { value, .. } => value.clone(),
-        Request::CompareAndSet { expected, new, .. } => json!([expected, new]),
-    };
+    let is_read = pending.planned.is_read();
     let failed = |operation_type, kind: String, message: String| Completion {
         operation_type,
-        value: asked_value.clone(),
+        value: pending.argument.clone(),
         node: None,
         epoch: None,
         offset: None,
         error: Some(OperationError { kind, message }),
+    };
+    // A read changes nothing, so for the history it is as good as never made.
+    let unknown = if is_read {
+        OperationType::Fail
+    } else {
+        OperationType::Info
     };
     match answer {
         Answer::Done {
@@ -441,13 +559,20 @@ fn completion(pending: &Pending, answer: Answer) -> Completion {
             node,
             epoch,
             offset,
-        } => Completion {
-            operation_type: OperationType::Ok,
-            value: if is_read { value } else { asked_value },
-            node: Some(node),
-            epoch,
-            offset,
-            error: None,
+        } => match pending.planned.result(&pending.argument, value) {
+            Some(value) => Completion {
+                operation_type: OperationType::Ok,
+                value,
+                node: Some(node),
+                epoch,
+                offset,
+                error: None,
+            },
+            None => failed(
+                unknown,
+                "unintelligible-answer".into(),
+                format!("{node} answered with success, but not to what it was asked"),
+            ),
         },
         Answer::Mismatch {
             current,
@@ -461,12 +586,14 @@ fn completion(pending: &Pending, answer: Answer) -> Completion {
             ..failed(
                 OperationType::Fail,
                 "COMPARE_MISMATCH".into(),
-                format!("the register held {current}"),
+                format!("the object held {current}"),
             )
         },
+        // One that was sent before may have taken effect, or may yet.
+        Answer::Refused { code, message, .. } if pending.copies.may_have_happened => {
+            failed(unknown, code, message)
+        }
         Answer::Refused { code, message, .. } => failed(OperationType::Fail, code, message),
-        // A read changes nothing, so for the history it is as good as never made.
-        Answer::Unknown { code, message } if is_read => failed(OperationType::Fail, code, message),
-        Answer::Unknown { code, message } => failed(OperationType::Info, code, message),
+        Answer::Unknown { code, message } => failed(unknown, code, message),
     }
 }

@@ -155,7 +155,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         progress,
         plan.seed,
         &plan.options,
-    )
+    )?
     .run();
     // Nodes end before judgement begins, so that their traces are complete.
     drop(world);

@@ -3,6 +3,8 @@
 
 use results::verdict::Validity;
 
+use crate::workload::UnknownWorkload;
+
 /// The run kept its promises.
 pub const VALID: u8 = 0;
 /// It did not.
@@ -56,6 +58,12 @@ impl Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Harness(error)
+    }
+}
+
+impl From<UnknownWorkload> for Failure {
+    fn from(error: UnknownWorkload) -> Self {
+        Self::BadArguments(error.into())
     }
 }
 

@@ -66,10 +66,10 @@ fn expected_line_count(options: &RunOptions) -> usize {
 pub struct Subject {
     /// Logical process.
     pub process: u64,
-    /// `read`, `write`, `cas`.
+    /// Name of the function, e.g. `read`.
     pub f: &'static str,
-    /// The register.
-    pub key: String,
+    /// The object, unless the operation is about several.
+    pub key: Option<String>,
 }
 
 /// How a client operation ended.
@@ -129,7 +129,7 @@ impl Recorder {
 
     /// The same recording, whose history is checked as it grows.
     pub fn watched(mut self) -> Self {
-        self.watch = Some(Watch::default());
+        self.watch = Some(Watch::new(&self.manifest.options.workload));
         self
     }
 
@@ -159,10 +159,10 @@ impl Recorder {
     /// # Errors
     /// When the history cannot be written.
     pub fn invoke(&mut self, time: u64, subject: &Subject, value: Value) -> results::Result<()> {
-        let key = self.shared(&subject.key);
+        let key = subject.key.as_deref().map(|key| self.shared(key));
         self.line(time, Process::Client(subject.process), |operation| {
             operation.f = Cow::Borrowed(subject.f);
-            operation.key = Some(key);
+            operation.key = key;
             operation.value = value;
         })
     }
@@ -183,12 +183,12 @@ impl Recorder {
             OperationType::Info => self.counts.info_count += 1,
             OperationType::Invoke => {}
         }
-        let key = self.shared(&subject.key);
+        let key = subject.key.as_deref().map(|key| self.shared(key));
         let node = completion.node.map(|node| self.shared(&node));
         self.line(time, Process::Client(subject.process), |operation| {
             operation.operation_type = completion.operation_type;
             operation.f = Cow::Borrowed(subject.f);
-            operation.key = Some(key);
+            operation.key = key;
             operation.value = completion.value;
             operation.node = node;
             operation.epoch = completion.epoch;

@@ -25,7 +25,7 @@ use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
 use crate::recorder::Recorder;
-use crate::workload::RegisterWorkload;
+use crate::workload::{UnknownWorkload, Workload};
 use crate::world::{Event, FaultReport, HealReport, Sight, World};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -47,7 +47,7 @@ pub struct Runner<'a, W: World> {
     recorder: &'a mut Recorder,
     progress: &'a mut Progress,
     clients: Clients,
-    workload: RegisterWorkload,
+    workload: Workload,
     timeline: Timeline,
     seed: u64,
     time_ns: u64,
@@ -107,14 +107,17 @@ impl From<results::Error> for Stop {
 
 impl<'a, W: World> Runner<'a, W> {
     /// Prepares a run of the recorder's schedule under `options`.
+    ///
+    /// # Errors
+    /// When there is no such workload.
     pub fn new(
         world: &'a mut W,
         recorder: &'a mut Recorder,
         progress: &'a mut Progress,
         seed: u64,
         options: &RunOptions,
-    ) -> Self {
-        let workload = RegisterWorkload::new(seed);
+    ) -> Result<Self, UnknownWorkload> {
+        let workload = Workload::named(&options.workload, seed)?;
         let left_out = options.left_out_operations.clone();
         let pace = Pace {
             rate_per_second: options.rate_per_second,
@@ -124,7 +127,7 @@ impl<'a, W: World> Runner<'a, W> {
         let clients = Clients::new(workload, pace, options.concurrency, nodes, world.now_ns())
             .leaving_out(left_out);
         let timeline = Timeline::new(recorder.schedule());
-        Self {
+        Ok(Self {
             world,
             recorder,
             progress,
@@ -147,7 +150,7 @@ impl<'a, W: World> Runner<'a, W> {
             demands_majority: options.liveness_phase,
             timers: options.timers.clone(),
             own_faults: OwnFaults::default(),
-        }
+        })
     }
 
     /// Runs everything. The cluster must be up, or come up in time for the clients.
@@ -242,8 +245,14 @@ impl<'a, W: World> Runner<'a, W> {
     /// Waits for one event, or the deadline, and deals with it.
     fn wait(&mut self, deadline_ns: u64) -> Result<Option<Ended>, Stop> {
         self.show_progress();
-        let progress_ns = self.world.now_ns() + PROGRESS_NS;
-        match self.world.next_event(deadline_ns.min(progress_ns)) {
+        let now_ns = self.world.now_ns();
+        self.clients.send_copies(now_ns, self.world);
+        let copy_ns = self.clients.next_copy_ns().unwrap_or(u64::MAX);
+        let progress_ns = now_ns + PROGRESS_NS;
+        match self
+            .world
+            .next_event(deadline_ns.min(progress_ns).min(copy_ns))
+        {
             Event::Deadline => {}
             Event::Answer { call, answer } => {
                 let (world, recorder) = (&mut *self.world, &mut *self.recorder);
@@ -486,6 +495,10 @@ impl<'a, W: World> Runner<'a, W> {
 
     /// Waits until no operation is under way any more.
     fn drain(&mut self) -> Result<(), Stop> {
+        if self.interrupted {
+            let now_ns = self.world.now_ns();
+            self.clients.stop_insisting(now_ns);
+        }
         while self.clients.busy() {
             let limit_ns = self.clients.last_deadline_ns().unwrap_or(0) + DRAIN_SLACK_NS;
             if self.world.now_ns() >= limit_ns {
@@ -523,10 +536,10 @@ impl<'a, W: World> Runner<'a, W> {
         Ok(self.restored.clone().unwrap_or_default())
     }
 
-    /// Reads every register until each was read once, or the time for recovery is over.
+    /// Reads every object until each was read once, or the time for recovery is over.
     fn read_everything(&mut self, healed_ns: u64) -> Result<(), Stop> {
         let limit_ns = healed_ns + self.recovery_ns;
-        // One register at least, so that even a run without operations learns whether it recovered.
+        // One object at least, so that even a run without operations learns whether it recovered.
         let keys = self.workload.keys(self.clients.begun_count().max(1));
         let mut left: VecDeque<String> = keys.into();
         let mut not_before_ns = 0;
@@ -549,7 +562,7 @@ impl<'a, W: World> Runner<'a, W> {
                 continue;
             };
             if ended.operation_type != OperationType::Ok {
-                left.push_back(ended.key);
+                left.extend(ended.keys);
                 not_before_ns = self.world.now_ns() + READ_RETRY_NS;
             } else if !recovered {
                 recovered = true;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use nemesis::action::Action;
 use nemesis::view::ClusterView;
+use node::machine::{Object, Operation, Stamp};
 use results::schedule::{FaultOutcome, StartingEvent};
 use results::trace::Role;
 use results::trigger::EventTrigger;
@@ -69,26 +70,28 @@ pub struct Call {
     pub node: String,
     /// What to ask.
     pub request: Request,
+    /// Who asks, where copies of the request are to be recognised. Reads do not carry it.
+    pub stamp: Option<Stamp>,
     /// When the client stops waiting, in nanoseconds since the run started.
     pub deadline_ns: u64,
 }
 
-/// What a client asks of a register.
+/// What a client asks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Reads it.
+    /// Reads a register.
     Read {
         /// The register.
         key: String,
     },
-    /// Sets it.
+    /// Sets a register.
     Write {
         /// The register.
         key: String,
         /// Its new value.
         value: Value,
     },
-    /// Sets it if it holds what is expected.
+    /// Sets a register if it holds what is expected.
     CompareAndSet {
         /// The register.
         key: String,
@@ -97,6 +100,21 @@ pub enum Request {
         /// Its new value.
         new: Value,
     },
+    /// Reads any object.
+    ReadObject {
+        /// The object.
+        object: Object,
+    },
+    /// Changes any object.
+    Apply {
+        /// How. No read.
+        operation: Operation,
+    },
+    /// Several operations, all at once or not at all.
+    Transaction {
+        /// In order.
+        operations: Vec<Operation>,
+    },
 }
 
 /// What a client learns.
@@ -104,7 +122,8 @@ pub enum Request {
 pub enum Answer {
     /// The request took effect; for a read, `value` is what was read.
     Done {
-        /// The value read, `null` for other requests.
+        /// The value read; for a transaction, a list of what each operation read; `null` for other
+        /// requests, and for operations that are no reads.
         value: Value,
         /// Who answered.
         node: String,

@@ -6,8 +6,9 @@ mod edn;
 mod json_lines;
 mod judge;
 mod keys;
-mod pairs;
+pub(crate) mod pairs;
 mod record;
+mod recorded;
 mod text_log;
 mod values;
 mod words;
@@ -21,6 +22,7 @@ pub use judge::{Keys, Options, Report, judge};
 pub use keys::Model;
 pub use pairs::FailedCas;
 pub use record::{Argument, History, Record};
+pub use recorded::recorded;
 pub use values::{Value, Values, Whole};
 
 /// How a history is written down.

@@ -17,33 +17,33 @@ pub enum FailedCas {
 }
 
 /// No record.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// One operation: places of its invocation and its completion among the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) invoke: u32,
+pub(crate) struct Pair {
+    pub(crate) invoke: u32,
     /// [`NONE`] without one.
-    pub(super) completion: u32,
+    pub(crate) completion: u32,
 }
 
 /// All operations of a history.
 #[derive(Debug)]
-pub(super) struct Pairs {
+pub(crate) struct Pairs {
     /// In the order of their invocation.
-    pub(super) pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<Pair>,
     /// By record: its pair.
-    pub(super) of_record: Vec<u32>,
+    pub(crate) of_record: Vec<u32>,
 }
 
 impl Pairs {
     /// The completion of an operation.
-    pub(super) fn completion<'a>(&self, history: &'a History, pair: usize) -> Option<&'a Record> {
+    pub(crate) fn completion<'a>(&self, history: &'a History, pair: usize) -> Option<&'a Record> {
         history.records.get(self.pairs[pair].completion as usize)
     }
 
     /// What became of an operation; no completion means that nobody knows.
-    pub(super) fn outcome(&self, history: &History, pair: usize) -> OperationType {
+    pub(crate) fn outcome(&self, history: &History, pair: usize) -> OperationType {
         self.completion(history, pair)
             .map_or(OperationType::Info, |record| record.operation_type)
     }
@@ -55,7 +55,7 @@ impl Pairs {
 ///
 /// If a process has two operations at once, or a completion has no invocation or another function than
 /// its invocation.
-pub(super) fn pair(history: &History) -> Result<Pairs, Damage> {
+pub(crate) fn pair(history: &History) -> Result<Pairs, Damage> {
     let mut open: FxHashMap<i64, u32> = FxHashMap::default();
     let mut pairs: Vec<Pair> = Vec::with_capacity(history.records.len() / 2 + 1);
     let mut of_record = Vec::with_capacity(history.records.len());

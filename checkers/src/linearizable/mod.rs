@@ -2,6 +2,7 @@
 //! Never lets a hard or damaged history pass: what could not be decided is unknown, with the reason.
 
 mod explain;
+mod objects;
 mod register;
 mod watch;
 
@@ -15,6 +16,7 @@ use crate::linearizability::models::register::Register;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
 use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
 use register::KeyHistory;
+pub use objects::check_objects;
 pub use watch::Watch;
 
 const SOURCE: &str =

@@ -4,12 +4,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use node::machine::{Kind, Operation};
 use serde_json::{Value, json};
 
-use crate::world::{Answer, Request};
+use crate::world::{Answer, Call, Request};
 
 /// Header that ties a request to one cluster: a port may be taken over by somebody else's node.
 pub(super) const CLUSTER_HEADER: &str = "x-kraft-cluster-id";
+/// Headers by which a node recognises copies of a request.
+const CLIENT_HEADER: &str = "x-client-id";
+const REQUEST_HEADER: &str = "x-request-id";
 
 /// Performs requests against nodes of one cluster.
 #[derive(Debug, Clone)]
@@ -36,19 +40,15 @@ impl HttpClient {
         })
     }
 
-    /// Asks `node` at `address`, for at most `patience`.
+    /// Asks the node of a call, which is at `address`, for at most `patience`.
     pub(super) async fn execute(
         &self,
-        node: &str,
         address: SocketAddr,
-        request: &Request,
+        call: &Call,
         patience: Duration,
     ) -> Answer {
-        let sent = self
-            .builder(address, request)
-            .timeout(patience)
-            .send()
-            .await;
+        let (node, request) = (&call.node, &call.request);
+        let sent = self.builder(address, call).timeout(patience).send().await;
         let response = match sent {
             Ok(response) => response,
             Err(error) if error.is_connect() => {
@@ -67,20 +67,69 @@ impl HttpClient {
         }
     }
 
-    fn builder(&self, address: SocketAddr, request: &Request) -> reqwest::RequestBuilder {
-        let url = |key: &str| format!("http://{address}/registers/{}", encode(key));
-        let builder = match request {
-            Request::Read { key } => self.http.get(url(key)),
-            Request::Write { key, value } => {
-                self.http.put(url(key)).json(&json!({ "value": value }))
-            }
+    fn builder(&self, address: SocketAddr, call: &Call) -> reqwest::RequestBuilder {
+        let url = |path: &str| format!("http://{address}/{path}");
+        let register = |key: &str| url(&path(Kind::Register, key));
+        let builder = match &call.request {
+            Request::Read { key } => self.http.get(register(key)),
+            Request::Write { key, value } => self
+                .http
+                .put(register(key))
+                .json(&json!({ "value": value })),
             Request::CompareAndSet { key, expected, new } => self
                 .http
-                .post(format!("{}/compare-and-set", url(key)))
+                .post(format!("{}/compare-and-set", register(key)))
                 .json(&json!({ "expected": expected, "new": new })),
+            Request::ReadObject { object } => self.http.get(url(&path(object.kind, &object.key))),
+            Request::Apply { operation } => self.change(address, operation),
+            Request::Transaction { operations } => self
+                .http
+                .post(url("transactions"))
+                .json(&json!({ "operations": operations })),
         };
-        builder.header(CLUSTER_HEADER, &self.cluster_id)
+        let builder = builder.header(CLUSTER_HEADER, &self.cluster_id);
+        match &call.stamp {
+            Some(stamp) => builder
+                .header(CLIENT_HEADER, &stamp.client)
+                .header(REQUEST_HEADER, stamp.request),
+            None => builder,
+        }
     }
+
+    /// A change of one object. What has no path of its own is a transaction of one operation.
+    fn change(&self, address: SocketAddr, operation: &Operation) -> reqwest::RequestBuilder {
+        let (path, body) = match operation {
+            Operation::ListAppend { key, value } => {
+                (path(Kind::List, key), json!({ "value": value }))
+            }
+            Operation::SetAdd { key, value } => (path(Kind::Set, key), json!({ "value": value })),
+            Operation::CounterAdd { key, delta } => {
+                (path(Kind::Counter, key), json!({ "delta": delta }))
+            }
+            other => ("transactions".into(), json!({ "operations": [other] })),
+        };
+        self.http
+            .post(format!("http://{address}/{path}"))
+            .json(&body)
+    }
+}
+
+/// Where an object is found.
+fn path(kind: Kind, key: &str) -> String {
+    let folder = match kind {
+        Kind::Register => "registers",
+        Kind::List => "lists",
+        Kind::Set => "sets",
+        Kind::Counter => "counters",
+    };
+    format!("{folder}/{}", encode(key))
+}
+
+/// What each operation of a transaction read, as one value; `None` if the node did not say.
+fn results(body: &Value) -> Option<Value> {
+    let results = body["results"].as_array()?.iter();
+    let values = results.map(|result| result.get("value").cloned().unwrap_or(Value::Null));
+    Some(values.collect())
 }
 
 fn broken(node: &str, error: &reqwest::Error) -> Answer {
@@ -122,11 +171,12 @@ fn interpret(node: &str, status: u16, body: &[u8], request: &Request) -> Answer 
     let offset = body["offset"].as_i64();
     if status == 200 {
         let value = match request {
-            Request::Read { .. } if body.get("value").is_none() => {
-                return unintelligible(node, status);
-            }
-            Request::Read { .. } => body["value"].clone(),
-            _ => Value::Null,
+            Request::Read { .. } | Request::ReadObject { .. } => body.get("value").cloned(),
+            Request::Transaction { .. } => results(&body),
+            _ => Some(Value::Null),
+        };
+        let Some(value) = value else {
+            return unintelligible(node, status);
         };
         return Answer::Done {
             value,
@@ -176,6 +226,54 @@ mod tests {
 
     fn read() -> Request {
         Request::Read { key: "1".into() }
+    }
+
+    fn call() -> Call {
+        Call {
+            id: 1,
+            node: "n1".into(),
+            request: read(),
+            stamp: None,
+            deadline_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_transaction_gives_what_each_operation_read() {
+        let request = Request::Transaction {
+            operations: Vec::new(),
+        };
+        let body = br#"{"results":[{},{"value":[1]},{"value":null}],"epoch":3,"offset":9}"#;
+        let told = interpret("n1", 200, body, &request);
+        let expected = json!([null, [1], null]);
+        assert!(matches!(&told, Answer::Done { value, .. } if *value == expected));
+        let told = interpret("n1", 200, br#"{"epoch":3}"#, &request);
+        assert!(matches!(told, Answer::Unknown { .. }));
+    }
+
+    #[test]
+    fn requests_carry_who_asks_and_go_where_the_object_is() {
+        let client = HttpClient::new("test").unwrap();
+        let stamped = Call {
+            request: Request::Apply {
+                operation: Operation::CounterAdd {
+                    key: "a/b".into(),
+                    delta: -3,
+                },
+            },
+            stamp: Some(node::machine::Stamp {
+                client: "7".into(),
+                request: 12,
+            }),
+            ..call()
+        };
+        let address = "127.0.0.1:9".parse().unwrap();
+        let request = client.builder(address, &stamped).build().unwrap();
+        assert_eq!(request.url().path(), "/counters/a%2Fb");
+        assert_eq!(request.headers()[CLIENT_HEADER], "7");
+        assert_eq!(request.headers()[REQUEST_HEADER], "12");
+        let body = request.body().and_then(|body| body.as_bytes()).unwrap();
+        assert_eq!(body, br#"{"delta":-3}"#);
     }
 
     #[test]
@@ -232,7 +330,7 @@ mod tests {
         drop(listener);
         let client = HttpClient::new("test").unwrap();
         let answer = client
-            .execute("n1", address, &read(), Duration::from_secs(5))
+            .execute(address, &call(), Duration::from_secs(5))
             .await;
         assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
     }
@@ -243,7 +341,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let client = HttpClient::new("test").unwrap();
         let answer = client
-            .execute("n1", address, &read(), Duration::from_millis(50))
+            .execute(address, &call(), Duration::from_millis(50))
             .await;
         assert!(matches!(answer, Answer::Unknown { .. }), "{answer:?}");
     }

@@ -203,7 +203,7 @@ impl World for ProcessWorld {
                 Some(address) => {
                     shared
                         .client
-                        .execute(&call.node, address, &call.request, patience)
+                        .execute(address, &call, patience)
                         .await
                 }
                 None => Answer::Refused {

@@ -325,9 +325,9 @@ impl<W: World> Runner<'_, W> {
                 if written >= WRITE_COUNT {
                     self.clients.begin_read(0, CORE_KEY, world, recorder)?;
                 } else {
-                    let value = json!(asked.tried_count);
+                    let number = asked.tried_count;
                     self.clients
-                        .begin_write(0, CORE_KEY, value, world, recorder)?;
+                        .begin_probe(0, CORE_KEY, number, world, recorder)?;
                 }
             }
             let next_ns = if self.clients.busy() {

@@ -3,20 +3,39 @@
 
 use node::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
 use node::ids::{Epoch, NodeId};
-use node::machine::Failure;
+use node::machine::{Failure, OperationResult, Stamp};
 use serde_json::Value;
 
 use crate::world::{Answer, Request};
 
 /// The request as a node understands it.
-pub(super) fn request(request: &Request) -> ClientRequest {
+pub(super) fn request(request: &Request, stamp: Option<Stamp>) -> ClientRequest {
     match request {
         Request::Read { key } => ClientRequest::read(key),
         Request::Write { key, value } => ClientRequest::write(key, value.clone()),
         Request::CompareAndSet { key, expected, new } => {
             ClientRequest::compare_and_set(key, expected.clone(), new.clone())
         }
+        Request::ReadObject { object } => ClientRequest::Read {
+            object: object.clone(),
+        },
+        Request::Apply { operation } => ClientRequest::Apply {
+            stamp,
+            operation: operation.clone(),
+        },
+        Request::Transaction { operations } => ClientRequest::Transaction {
+            stamp,
+            operations: operations.clone(),
+        },
     }
+}
+
+/// What each operation of a transaction read, as one value.
+fn values(results: Vec<OperationResult>) -> Value {
+    let values = results.into_iter();
+    values
+        .map(|result| result.value.unwrap_or(Value::Null))
+        .collect()
 }
 
 /// The reply as a client understands it.
@@ -24,7 +43,7 @@ pub(super) fn answer(node: &str, reply: ClientReply) -> Answer {
     match reply {
         ClientReply::Value { value, position } => done(node, value, position),
         ClientReply::Written { position } => done(node, Value::Null, position),
-        ClientReply::Results { position, .. } => done(node, Value::Null, position),
+        ClientReply::Results { results, position } => done(node, values(results), position),
         ClientReply::Local {
             value,
             applied,

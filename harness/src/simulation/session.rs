@@ -123,7 +123,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
     let mut world = SimulatedWorld::new(seed, options, bug, skews_clocks, witness, stop);
     let mut recorder = Recorder::in_memory(manifest(plan), plan.schedule.clone());
     let mut progress = Progress::new(true);
-    Runner::new(&mut world, &mut recorder, &mut progress, seed, options).run()?;
+    Runner::new(&mut world, &mut recorder, &mut progress, seed, options)?.run()?;
     let simulated_ns = world.now_ns;
     let remains = world.into_remains();
     let (mut manifest, schedule, history) = recorder.into_parts();

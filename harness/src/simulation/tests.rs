@@ -79,6 +79,7 @@ impl Bench {
             id,
             node: node.into(),
             request,
+            stamp: None,
             deadline_ns,
         });
         loop {
@@ -578,6 +579,7 @@ fn hold_at(bench: &mut Bench, node: &str, event: &str, edge: &str) -> u64 {
             key: "k".into(),
             value: json!(event),
         },
+        stamp: None,
         deadline_ns: now_ns + SECOND,
     });
     loop {

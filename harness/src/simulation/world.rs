@@ -553,7 +553,7 @@ impl World for SimulatedWorld {
         };
         self.calls.insert(call.id, node);
         let arrives_ns = self.now_ns + self.network.client_delay_ns(node);
-        let request = Box::new(conversation::request(&call.request));
+        let request = Box::new(conversation::request(&call.request, call.stamp));
         let ask = Happening::Ask {
             call: call.id,
             node,
