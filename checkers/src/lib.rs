@@ -11,6 +11,7 @@ use serde_json::Value;
 
 pub mod bounds;
 pub mod disk_faults;
+pub mod disks;
 pub mod elements;
 pub mod epoch_history;
 pub mod histories;
@@ -65,8 +66,19 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
         refusals: &recording.trace,
         phase: &recording.trace,
     };
-    combine(recording, told, epoch_history, options)
+    let mut checkers = BTreeMap::new();
+    checkers.insert("epoch-history".to_owned(), epoch_history);
+    if !recording.disks.is_empty() {
+        let disks = isolated(DISKS, &|| {
+            disks::check(&recording.trace, &recording.disks, &recording.schedule)
+        });
+        checkers.insert(DISKS.to_owned(), disks);
+    }
+    combine(recording, told, checkers, options)
 }
+
+/// Name of the checker of disks. A recording without them, for example one made by hand, is judged without.
+const DISKS: &str = "disks";
 
 /// What of a trace the checkers need that look for single events in it.
 #[derive(Debug, Clone, Copy)]
@@ -77,15 +89,13 @@ struct Told<'a> {
     phase: &'a [TraceEvent],
 }
 
-/// Runs every checker but the one whose result is given.
+/// Runs every checker but those whose results are given: they take all of the trace.
 fn combine(
     recording: &Recording,
     told: Told<'_>,
-    epoch_history: CheckerResult,
+    mut checkers: BTreeMap<String, CheckerResult>,
     options: &Options,
 ) -> Verdict {
-    let mut checkers = BTreeMap::new();
-    checkers.insert("epoch-history".to_owned(), epoch_history);
     let mut run = |name: &str, checker: &dyn Fn() -> CheckerResult| {
         checkers.insert(name.to_owned(), isolated(name, checker));
     };
@@ -127,7 +137,7 @@ fn combine(
 }
 
 /// Checkers in the order in which they get to explain the verdict: what users lose comes first.
-const EXPLANATION_ORDER: [&str; 11] = [
+const EXPLANATION_ORDER: [&str; 12] = [
     "safety",
     "linearizable",
     "transactions",
@@ -135,6 +145,7 @@ const EXPLANATION_ORDER: [&str; 11] = [
     "bounds",
     "unique-ids",
     "epoch-history",
+    DISKS,
     "liveness",
     "node-logs",
     "stats",

@@ -1,6 +1,7 @@
 //! Owns judging a run whose trace is watched while it goes on, instead of being kept.
 //! Never judges by less than all of the trace; where it cannot tell, it says so.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::Verdict;
 
 use crate::liveness::Kept;
-use crate::{Options, Told, combine, epoch_history};
+use crate::{DISKS, Options, Told, combine, disks, epoch_history};
 
 /// Sees every event of a trace once, and remembers what the checkers will need of it.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Onlooker {
     refusals: Vec<TraceEvent>,
     /// What a liveness phase is judged by.
     phase: Kept,
+    /// What nodes say of their disks. `None` once it has panicked.
+    disks: Option<disks::Claimed>,
 }
 
 impl Onlooker {
@@ -29,6 +32,7 @@ impl Onlooker {
             epoch_history: Some(epoch_history::Online::new(voter_count)),
             refusals: Vec::new(),
             phase: Kept::default(),
+            disks: Some(disks::Claimed::default()),
         }
     }
 
@@ -46,6 +50,12 @@ impl Onlooker {
             let observed = catch_unwind(AssertUnwindSafe(|| epoch_history.observe(event)));
             if observed.is_err() {
                 self.epoch_history = None;
+            }
+        }
+        if let Some(disks) = &mut self.disks {
+            let observed = catch_unwind(AssertUnwindSafe(|| disks.observe(event)));
+            if observed.is_err() {
+                self.disks = None;
             }
         }
     }
@@ -68,6 +78,13 @@ impl Onlooker {
             refusals: &self.refusals,
             phase: &phase,
         };
-        Some(combine(recording, told, epoch_history, options))
+        let mut checkers = BTreeMap::from([("epoch-history".to_owned(), epoch_history)]);
+        if !recording.disks.is_empty() {
+            let claimed = self.disks?;
+            let compared =
+                AssertUnwindSafe(|| claimed.conclude(&recording.disks, &recording.schedule));
+            checkers.insert(DISKS.to_owned(), catch_unwind(compared).ok()?);
+        }
+        Some(combine(recording, told, checkers, options))
     }
 }

@@ -346,6 +346,7 @@ fn recording(history: Vec<Operation>) -> Recording {
         schedule: serde_json::from_value(json!({"format_version": 1, "faults": []}))
             .expect("a schedule"),
         trace: trace.collect(),
+        disks: Default::default(),
     }
 }
 

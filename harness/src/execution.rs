@@ -1,6 +1,7 @@
 //! Owns one run from its options to its verdict: folder, world, runner, judgement, tidying.
 //! Never lets a failure to tidy up, or to draw, hide a verdict.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -161,6 +162,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     drop(world);
     progress.clear();
     outcome.context("the run broke off because its evidence could not be written")?;
+    read_disks(&folder, progress);
     let verdict = judge(&folder, progress)?;
     if !plan.keep && verdict.valid == Validity::Valid {
         drop_data(&folder, progress);
@@ -175,6 +177,39 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         verdict,
         interrupted,
     })
+}
+
+/// Reads what is on the disks of nodes that have ended, as long as it is there. A disk that cannot be read is
+/// left out, which the verdict tells.
+fn read_disks(folder: &RunFolder, progress: &Progress) {
+    for node in folder.nodes().unwrap_or_default() {
+        let data = folder.node_path(&node).join("data");
+        if !data.is_dir() {
+            continue;
+        }
+        let written = contents(&data).and_then(|files| {
+            let image = checkers::disks::read(&files);
+            Ok(folder.write_disk(&node, &image)?)
+        });
+        if let Err(failure) = written {
+            progress.note(&format!("{node}: {}", failure.message()));
+        }
+    }
+}
+
+/// The files of a folder, by name.
+fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+    let cannot_read = |path: &Path| format!("cannot read {}", path.display());
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).with_context(|| cannot_read(folder))? {
+        let path = entry.with_context(|| cannot_read(folder))?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(name) = name.filter(|_| path.is_file()) {
+            let content = std::fs::read(&path).with_context(|| cannot_read(&path))?;
+            files.insert(name.to_owned(), content);
+        }
+    }
+    Ok(files)
 }
 
 /// Judges what a run folder holds, and stores the verdict.

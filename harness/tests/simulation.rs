@@ -270,3 +270,33 @@ fn an_assertion_that_fails_ends_the_node_and_not_the_simulation() {
     let logs = nodes.map(|node| std::fs::read_to_string(node.path().join("node.log")).unwrap());
     assert!(logs.filter(|log| log.contains("panicked at")).count() >= 1);
 }
+
+#[test]
+fn a_snapshot_that_is_not_durable_is_found_on_the_disk_without_a_crash() {
+    let lab = Lab::new();
+    let arguments =
+        "sim --nemesis none --snapshot-every 4096 --bug snapshot-no-fsync --time 6 --seed 3 --json";
+    let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
+    let verdict = document(&lab.latest().join("verdict.json"));
+    let disks = &verdict["checkers"]["disks"];
+    assert_eq!(disks["properties"]["D4"]["valid"], false, "{disks}");
+    assert_eq!(verdict["checkers"]["epoch-history"]["valid"], true);
+    // What was found is part of the run, so that it is judged alike whenever.
+    let summary = disks["summary"].clone();
+    let outcome = lab.harness(&["analyze", "latest", "--json"]);
+    assert_eq!(outcome.code, 1, "{}", outcome.stdout);
+    let again = document(&lab.latest().join("verdict.json"));
+    assert_eq!(again["checkers"]["disks"]["summary"], summary);
+    let path = lab.latest().join("nodes/n1/disk.json");
+    let mut image = document(&path);
+    image["batches"].as_array_mut().unwrap().pop();
+    image["quorum_state"]["voted_for"] = "n9".into();
+    std::fs::write(&path, image.to_string()).unwrap();
+    lab.harness(&["analyze", "latest", "--json"]);
+    let doctored = document(&lab.latest().join("verdict.json"));
+    let properties = &doctored["checkers"]["disks"]["properties"];
+    for id in ["D1", "D3"] {
+        assert_eq!(properties[id]["valid"], false, "{properties}");
+    }
+}

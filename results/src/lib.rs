@@ -1,6 +1,7 @@
 //! Owns what a run *is*: manifest, history, schedule, trace, verdict, and the folder that holds them.
 //! Never runs anything, never judges, and never draws: rendering lives in the nested `report` crate.
 
+pub mod disk_image;
 pub mod error;
 pub mod history;
 pub mod housekeeping;

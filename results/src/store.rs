@@ -1,12 +1,14 @@
 //! Owns the layout of the run store and of one run folder, and atomic replacement of its documents.
 //! Never deletes anything recorded.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::disk_image::DiskImage;
 use crate::history::Operation;
 use crate::manifest::Manifest;
 use crate::schedule::Schedule;
@@ -37,6 +39,8 @@ pub struct Recording {
     pub schedule: Schedule,
     /// What the nodes said about themselves, merged by time; per node in the order they said it.
     pub trace: Vec<TraceEvent>,
+    /// By node: what was found on its disk when the run was over. Empty where nobody looked.
+    pub disks: BTreeMap<String, DiskImage>,
 }
 
 impl Store {
@@ -242,6 +246,22 @@ impl RunFolder {
         self.node_path(node).join("trace.jsonl")
     }
 
+    /// `nodes/<node>/disk.json`.
+    pub fn disk_path(&self, node: &str) -> PathBuf {
+        self.node_path(node).join("disk.json")
+    }
+
+    /// Stores what was found on the disk of a node.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_disk(&self, node: &str, image: &DiskImage) -> Result<()> {
+        let path = self.disk_path(node);
+        let text = serde_json::to_vec(image);
+        let text = text.map_err(|error| Error::io("write", &path, error.into()))?;
+        write_atomically(&path, &text)
+    }
+
     /// Reads the manifest and refuses versions from the future.
     pub fn manifest(&self) -> Result<Manifest> {
         let path = self.manifest_path();
@@ -304,10 +324,15 @@ impl RunFolder {
     /// Reads everything that checkers look at. A node without a trace contributes no events.
     pub fn recording(&self) -> Result<Recording> {
         let mut trace: Vec<TraceEvent> = Vec::new();
+        let mut disks = BTreeMap::new();
         for node in self.nodes()? {
             let path = self.trace_path(&node);
             if path.exists() {
                 trace.extend(json_lines::read::<TraceEvent>(&path)?);
+            }
+            let path = self.disk_path(&node);
+            if path.exists() {
+                disks.insert(node, read_document(&path)?);
             }
         }
         // Stable: events of one node keep their own order when times are equal.
@@ -317,6 +342,7 @@ impl RunFolder {
             history: json_lines::read(&self.history_path())?,
             schedule: self.schedule()?,
             trace,
+            disks,
         })
     }
 }

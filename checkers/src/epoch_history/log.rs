@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 /// What makes two batches at the same offsets the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) epoch: i32,
-    pub(super) crc: u32,
+pub(crate) struct Identity {
+    pub(crate) epoch: i32,
+    pub(crate) crc: u32,
 }
 
 /// Consecutive records that were appended together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Batch {
-    pub(super) base_offset: i64,
-    pub(super) last_offset: i64,
+pub(crate) struct Batch {
+    pub(crate) base_offset: i64,
+    pub(crate) last_offset: i64,
     /// `None` where the trace does not tell.
-    pub(super) identity: Option<Identity>,
+    pub(crate) identity: Option<Identity>,
 }
 
 /// How many batches before the end are looked at before a search through all of them.
@@ -26,7 +26,7 @@ const NEAR_END_COUNT: usize = 8;
 
 /// The log of one node, without holes. What lies below its start is covered by a snapshot.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     start: i64,
     /// Epoch of the record before the start, where the trace tells; 0 where there is none.
     start_epoch: Option<i32>,
@@ -41,7 +41,7 @@ impl Default for Log {
 
 impl Log {
     /// An empty log.
-    pub(super) fn starting_at(start: i64, start_epoch: Option<i32>) -> Self {
+    pub(crate) fn starting_at(start: i64, start_epoch: Option<i32>) -> Self {
         Self {
             start,
             start_epoch,
@@ -50,19 +50,19 @@ impl Log {
     }
 
     /// Offset of the first record, or of the next one if there is none.
-    pub(super) fn start(&self) -> i64 {
+    pub(crate) fn start(&self) -> i64 {
         self.start
     }
 
     /// Offset after the last record.
-    pub(super) fn end(&self) -> i64 {
+    pub(crate) fn end(&self) -> i64 {
         self.batches
             .back()
             .map_or(self.start, |batch| batch.last_offset + 1)
     }
 
     /// Epoch of the last record, where the trace tells.
-    pub(super) fn last_epoch(&self) -> Option<i32> {
+    pub(crate) fn last_epoch(&self) -> Option<i32> {
         match self.batches.back() {
             Some(batch) => batch.identity.map(|identity| identity.epoch),
             None => self.start_epoch,
@@ -70,13 +70,13 @@ impl Log {
     }
 
     /// Adds a batch at the end; what lies between is unknown.
-    pub(super) fn append(&mut self, batch: Batch) {
+    pub(crate) fn append(&mut self, batch: Batch) {
         self.extend_unknown(batch.base_offset);
         self.batches.push_back(batch);
     }
 
     /// The log reaches to `end`, with unknown content where it was shorter.
-    pub(super) fn extend_unknown(&mut self, end: i64) {
+    pub(crate) fn extend_unknown(&mut self, end: i64) {
         let base_offset = self.end();
         if base_offset < end {
             self.batches.push_back(Batch {
@@ -88,7 +88,7 @@ impl Log {
     }
 
     /// Removes everything at `end` and above.
-    pub(super) fn cut(&mut self, end: i64) {
+    pub(crate) fn cut(&mut self, end: i64) {
         let keep = self
             .batches
             .partition_point(|batch| batch.base_offset < end);
@@ -105,7 +105,7 @@ impl Log {
     }
 
     /// Removes everything below `start`; a log that ends before it is empty then.
-    pub(super) fn advance_start(&mut self, start: i64) {
+    pub(crate) fn advance_start(&mut self, start: i64) {
         if start <= self.start {
             return;
         }
@@ -122,7 +122,7 @@ impl Log {
     }
 
     /// The log reaches down to `start`, with unknown content where it began later.
-    pub(super) fn extend_start(&mut self, start: i64) {
+    pub(crate) fn extend_start(&mut self, start: i64) {
         let end = self
             .batches
             .front()
@@ -142,7 +142,7 @@ impl Log {
     }
 
     /// Keeps the length and forgets the content.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.start_epoch = None;
         for batch in &mut self.batches {
             batch.identity = None;
@@ -150,14 +150,14 @@ impl Log {
     }
 
     /// The batch that holds the record at `offset`, unless that is below the start.
-    pub(super) fn at(&self, offset: i64) -> Option<&Batch> {
+    pub(crate) fn at(&self, offset: i64) -> Option<&Batch> {
         let after = self.count_below(offset.saturating_add(1));
         let batch = self.batches.get(after.checked_sub(1)?)?;
         (offset >= self.start && offset <= batch.last_offset).then_some(batch)
     }
 
     /// Batches that begin in `from..to`, ascending.
-    pub(super) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = &Batch> {
+    pub(crate) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = &Batch> {
         let (start, end) = (self.count_below(from), self.count_below(to));
         self.batches.range(start..end.max(start))
     }
@@ -177,7 +177,7 @@ impl Log {
 }
 
 /// For evidence.
-pub(super) fn batch_json(batch: &Batch) -> Value {
+pub(crate) fn batch_json(batch: &Batch) -> Value {
     json!({
         "base_offset": batch.base_offset,
         "last_offset": batch.last_offset,
@@ -187,7 +187,7 @@ pub(super) fn batch_json(batch: &Batch) -> Value {
 }
 
 /// Whether nothing that is known tells the two apart.
-pub(super) fn may_be_same(one: &Batch, other: &Batch) -> bool {
+pub(crate) fn may_be_same(one: &Batch, other: &Batch) -> bool {
     one.identity.is_none() || other.identity.is_none() || one == other
 }
 

@@ -6,7 +6,7 @@ use results::shared_text::{SharedText, position};
 /// A few things with names. Every event is about one of them, and is asked for it often: the one that was
 /// found last is found again without a search.
 #[derive(Debug)]
-pub(super) struct Nodes<T> {
+pub(crate) struct Nodes<T> {
     all: Vec<(SharedText, T)>,
     speaking: usize,
 }
@@ -29,7 +29,7 @@ impl<T> Nodes<T> {
     }
 
     /// The one with this name, which is likely to be asked for again. Made by `new` if it is not there.
-    pub(super) fn enter(&mut self, name: &SharedText, new: impl FnOnce() -> T) -> &mut T {
+    pub(crate) fn enter(&mut self, name: &SharedText, new: impl FnOnce() -> T) -> &mut T {
         self.speaking = self.position(name).unwrap_or_else(|| {
             self.all.push((name.clone(), new()));
             self.all.len() - 1
@@ -37,17 +37,17 @@ impl<T> Nodes<T> {
         &mut self.all[self.speaking].1
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&T> {
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
         self.position(name).map(|position| &self.all[position].1)
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
         self.position(name)
             .map(|position| &mut self.all[position].1)
     }
 
     /// All of them, in no particular order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.all.iter().map(|(name, node)| (name.as_str(), node))
     }
 }

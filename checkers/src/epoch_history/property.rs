@@ -6,17 +6,17 @@ use results::verdict::{PropertyResult, Validity};
 use serde_json::{Value, json};
 
 #[derive(Debug)]
-pub(super) struct Property {
-    pub(super) id: &'static str,
+pub(crate) struct Property {
+    pub(crate) id: &'static str,
     title: &'static str,
     source: &'static str,
-    pub(super) checked: u64,
+    pub(crate) checked: u64,
     violation_count: u64,
     first: Option<(String, Value)>,
 }
 
 impl Property {
-    pub(super) fn new(id: &'static str, title: &'static str, source: &'static str) -> Self {
+    pub(crate) fn new(id: &'static str, title: &'static str, source: &'static str) -> Self {
         Self {
             id,
             title,
@@ -29,7 +29,7 @@ impl Property {
 
     /// Notes a violation that showed at `time` (in nanoseconds). Only the first one is described:
     /// its summary, the event, and what that contradicts.
-    pub(super) fn violated(
+    pub(crate) fn violated(
         &mut self,
         time: u64,
         describe: impl FnOnce() -> (String, Value, Value),
@@ -43,7 +43,7 @@ impl Property {
     }
 
     /// The result, given what is known about lost evidence.
-    pub(super) fn finish(self, lost: Option<&str>) -> PropertyResult {
+    pub(crate) fn finish(self, lost: Option<&str>) -> PropertyResult {
         let (valid, summary, evidence) = match (self.first, lost) {
             (Some((summary, mut evidence)), _) => {
                 evidence["violation_count"] = self.violation_count.into();
@@ -71,6 +71,6 @@ impl Property {
 }
 
 /// A trace event as evidence.
-pub(super) fn event_json(event: &TraceEvent) -> Value {
+pub(crate) fn event_json(event: &TraceEvent) -> Value {
     serde_json::to_value(event).unwrap_or(Value::Null)
 }

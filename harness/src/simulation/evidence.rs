@@ -57,6 +57,9 @@ pub fn store_run(
         for event in events.filter(|event| event.node == *node) {
             trace.append(event)?;
         }
+        if let Some(image) = simulated.recording.disks.get(node) {
+            folder.write_disk(node, image)?;
+        }
         if with_data {
             write_data(&path.join("data"), files)?;
         }

@@ -13,6 +13,7 @@ mod draws;
 mod events;
 mod evidence;
 mod faults;
+mod images;
 mod link_faults;
 mod membership;
 mod moments;

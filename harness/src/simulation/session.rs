@@ -125,7 +125,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
     let mut progress = Progress::new(true);
     Runner::new(&mut world, &mut recorder, &mut progress, seed, options)?.run()?;
     let simulated_ns = world.now_ns;
-    let remains = world.into_remains();
+    let mut remains = world.into_remains();
     let (mut manifest, schedule, history) = recorder.into_parts();
     let identity = remains.identity.clone();
     manifest.simulation = Some(identity.clone());
@@ -134,6 +134,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
         history,
         schedule,
         trace: Vec::new(),
+        disks: std::mem::take(&mut remains.images),
     };
     Ok(Over {
         recording,

@@ -14,6 +14,7 @@ use nemesis::view::ClusterView;
 use node::mutants::Bug;
 use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
+use results::disk_image::DiskImage;
 use results::manifest::{RunOptions, Simulation};
 use results::trace::{TraceDetail, TraceEvent};
 use results::trigger::EventTrigger;
@@ -24,6 +25,7 @@ use super::digest::Digest;
 use super::draws::Draws;
 use super::events::{Content, Happening, Parcel};
 use super::faults::FaultDesk;
+use super::images::image_of;
 use super::link_faults::LinkFaults;
 use super::membership::MembershipDesk;
 use super::moments::MomentDesk;
@@ -87,6 +89,8 @@ pub(super) struct Remains {
     pub(super) identity: Simulation,
     /// By node: the files on its disk, if the trace was kept as well.
     pub(super) disks: BTreeMap<String, Vec<(String, Vec<u8>)>>,
+    /// By node: what is durable on its disk.
+    pub(super) images: BTreeMap<String, DiskImage>,
     /// By node: how it ended, each time that it did so by itself.
     pub(super) last_words: BTreeMap<String, Vec<String>>,
 }
@@ -142,10 +146,14 @@ impl SimulatedWorld {
     /// Ends the world and tells what is left of it.
     pub(super) fn into_remains(self) -> Remains {
         let keeps = matches!(self.witness, Witness::Trace(_));
+        let images = self.nodes.iter();
+        let images = images.map(|node| (node.name.to_string(), image_of(node)));
+        let images = images.collect();
         let nodes = self.nodes.iter().filter(|_| keeps);
         let disks = nodes.map(|node| (node.name.to_string(), node.disk.files()));
         Remains {
             disks: disks.collect(),
+            images,
             witness: self.witness,
             identity: Simulation {
                 digest: self.digest.text(),

@@ -10,6 +10,7 @@ mod platter;
 mod power_cut;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -86,6 +87,11 @@ impl SimulatedDisk {
     /// All files as a process would read them.
     pub(super) fn files(&self) -> Vec<(String, Vec<u8>)> {
         self.0.borrow().platter.visible_files()
+    }
+
+    /// All files as a power cut would leave them that loses everything it may.
+    pub(super) fn durable_files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.0.borrow().platter.durable_files()
     }
 
     /// The process ends at `now_ns` and the machine goes on: everything written by then stays, durable or

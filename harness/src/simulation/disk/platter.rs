@@ -279,6 +279,12 @@ impl Platter {
         self.names.keys().filter_map(content).collect()
     }
 
+    pub(super) fn durable_files(&self) -> BTreeMap<String, Vec<u8>> {
+        let content =
+            |(name, id): (&String, &u64)| Some((name.clone(), self.files.get(id)?.durable()));
+        self.durable_names.iter().filter_map(content).collect()
+    }
+
     /// Changes what is durable, behind the back of whoever wrote it.
     pub(super) fn damage(&mut self, edit: &Edit) {
         let id = self.names.get(edit.file());

@@ -1,0 +1,164 @@
+//! Owns the checker of what nodes left on their disks: is it what they said they had there?
+//! Never believes a node: the files are read by code of its own, and what cannot be compared is told.
+
+mod batches;
+mod claims;
+mod compare;
+mod files;
+
+use std::collections::BTreeMap;
+
+use results::disk_image::DiskImage;
+use results::schedule::Schedule;
+use results::trace::TraceEvent;
+use results::verdict::{CheckerResult, Validity};
+use serde_json::json;
+
+use crate::epoch_history::nodes::Nodes;
+use crate::{conclusion, counted};
+use claims::Claims;
+use compare::Comparison;
+
+pub use files::read;
+
+const SOURCE: &str = "a node that lies about its disk is caught by what is on it";
+
+/// What all nodes claim to be on their disks, event by event.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    nodes: Nodes<Claims>,
+}
+
+impl Claimed {
+    /// Takes the next event; those of a node come in order, and none is missing.
+    pub fn observe(&mut self, event: &TraceEvent) {
+        self.nodes
+            .enter(&event.node, Claims::default)
+            .observe(event);
+    }
+
+    /// Compares what was claimed with the disks of the nodes, by name.
+    ///
+    /// A disk whose data a fault has destroyed is left out, since its node is not to be blamed for it.
+    pub fn conclude(
+        mut self,
+        disks: &BTreeMap<String, DiskImage>,
+        schedule: &Schedule,
+    ) -> CheckerResult {
+        let mut comparison = Comparison::default();
+        let mut left_out = BTreeMap::new();
+        let mut lost = None;
+        let mut compared_count = 0;
+        for (node, image) in disks {
+            let Some(claims) = self.nodes.get_mut(node) else {
+                // Whoever is no member yet has not even an epoch.
+                if image.quorum_state.is_some() || !image.batches.is_empty() {
+                    left_out.insert(node.clone(), "it said nothing in all of the run".to_owned());
+                }
+                continue;
+            };
+            for event in &image.untold {
+                claims.observe(event);
+            }
+            if claims.is_broken {
+                lost = Some(format!("events of {node} are missing"));
+                continue;
+            }
+            if let Some(reason) = reason_to_leave_out(node, claims, image, schedule) {
+                left_out.insert(node.clone(), reason);
+                continue;
+            }
+            compared_count += 1;
+            comparison.compare(node, claims, image);
+        }
+        let unread = self
+            .nodes
+            .iter()
+            .find(|(node, _)| !disks.contains_key(*node));
+        if let Some((node, _)) = unread {
+            lost = Some(format!("the disk of {node} was not read"));
+        }
+        let mut result = judge(comparison, compared_count, lost.as_deref());
+        if !left_out.is_empty() {
+            let told: Vec<String> = left_out
+                .iter()
+                .map(|(node, reason)| format!("{node}: {reason}"))
+                .collect();
+            result
+                .summary
+                .push_str(&format!("; left out: {}", told.join(", ")));
+            if result.evidence.is_null() {
+                result.evidence = json!({});
+            }
+            result.evidence["left_out"] = json!(left_out);
+        }
+        result
+    }
+}
+
+/// Compares the disks of the nodes, by name, with their trace.
+pub fn check(
+    trace: &[TraceEvent],
+    disks: &BTreeMap<String, DiskImage>,
+    schedule: &Schedule,
+) -> CheckerResult {
+    let mut claimed = Claimed::default();
+    for event in trace {
+        claimed.observe(event);
+    }
+    claimed.conclude(disks, schedule)
+}
+
+/// Why a disk says nothing about its node, for people.
+fn reason_to_leave_out(
+    node: &str,
+    claims: &Claims,
+    image: &DiskImage,
+    schedule: &Schedule,
+) -> Option<String> {
+    let mut faults = schedule.faults.iter();
+    if let Some(fault) = faults.find(|fault| fault.damaged_nodes().any(|damaged| damaged == node)) {
+        return Some(format!("fault {} destroyed data on its disk", fault.id));
+    }
+    if !claims.has_started {
+        return Some("it never got to start".into());
+    }
+    let is_another = image.directory_id.is_some() && image.directory_id != claims.directory_id;
+    if is_another && claims.directory_id.is_some() && !image.is_settled {
+        return Some("it was given another directory and has not started since".into());
+    }
+    None
+}
+
+fn judge(comparison: Comparison, compared_count: u64, lost: Option<&str>) -> CheckerResult {
+    let properties = comparison.finish(lost);
+    let violated = properties
+        .iter()
+        .find(|(_, property)| property.valid == Validity::Invalid);
+    let checked: u64 = properties.values().map(|property| property.checked).sum();
+    let (valid, summary) = match (violated, lost) {
+        (Some((id, property)), _) => (
+            Validity::Invalid,
+            format!("{id} ({}): {}", property.title, property.summary),
+        ),
+        (None, Some(lost)) => (Validity::Unknown, format!("evidence was lost: {lost}")),
+        (None, None) if properties["D1"].checked == 0 => (
+            Validity::Unknown,
+            "there was no log to compare on any disk".into(),
+        ),
+        (None, None) => (
+            Validity::Valid,
+            format!(
+                "{} hold what their nodes said ({})",
+                counted(compared_count, "disk"),
+                counted(checked, "comparison")
+            ),
+        ),
+    };
+    let mut result = conclusion(valid, SOURCE, summary);
+    if let Some((_, property)) = violated {
+        result.evidence = property.evidence.clone();
+    }
+    result.properties = properties;
+    result
+}

@@ -1,0 +1,135 @@
+//! Owns what was found on the disk of a node when its run was over: log, votes and snapshots, in short.
+//! Never holds what a node said; that it may be compared with this is the point.
+
+use serde::{Deserialize, Serialize};
+
+use crate::trace::TraceEvent;
+
+/// `nodes/<node>/disk.json`: what durable files say, read by somebody who is not the node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskImage {
+    /// The number of the node in `meta.properties`; absent where there is no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<i32>,
+    /// The id of the data directory there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory_id: Option<String>,
+    /// Epoch, leader and vote; absent where there is no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum_state: Option<StoredQuorumState>,
+    /// First offset of the log.
+    pub log_start: i64,
+    /// The batches of the log, ascending and without gaps. The first may begin before the log starts.
+    pub batches: Vec<StoredBatch>,
+    /// All complete snapshots but the bootstrap snapshot, ascending.
+    #[serde(default)]
+    pub snapshots: Vec<StoredSnapshot>,
+    /// What could not be read, or is not as it should be, for people. What lies behind it in the same file
+    /// is not told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flaws: Vec<String>,
+    /// Whether nothing happened to the files that the trace does not tell, together with `untold`: the node
+    /// still ran, and did not end in the middle of something.
+    #[serde(default)]
+    pub is_settled: bool,
+    /// What the node had done to its disk when the run was over, and would have said next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<TraceEvent>,
+}
+
+/// What a quorum-state file says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredQuorumState {
+    /// The epoch.
+    pub epoch: i32,
+    /// Its leader, where known.
+    #[serde(default)]
+    pub leader: Option<String>,
+    /// Whom the node voted for in it.
+    #[serde(default)]
+    pub voted_for: Option<String>,
+}
+
+/// A batch of a log: base offset, last offset, epoch, CRC-32C. Written as an array: there are many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(i64, i64, i32, u32)", into = "(i64, i64, i32, u32)")]
+pub struct StoredBatch {
+    /// Offset of its first record.
+    pub base_offset: i64,
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// Epoch of the leader that built it.
+    pub epoch: i32,
+    /// Its checksum, which was found to be right.
+    pub crc: u32,
+}
+
+impl From<(i64, i64, i32, u32)> for StoredBatch {
+    fn from((base_offset, last_offset, epoch, crc): (i64, i64, i32, u32)) -> Self {
+        Self {
+            base_offset,
+            last_offset,
+            epoch,
+            crc,
+        }
+    }
+}
+
+impl From<StoredBatch> for (i64, i64, i32, u32) {
+    fn from(batch: StoredBatch) -> Self {
+        (batch.base_offset, batch.last_offset, batch.epoch, batch.crc)
+    }
+}
+
+/// A snapshot file that is whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredSnapshot {
+    /// Offset after the last record it covers.
+    pub end_offset: i64,
+    /// Epoch of that record.
+    pub last_epoch: i32,
+    /// Hash of the state, as the snapshot says, 16 hexadecimal digits; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// CRC-32C of all records of the state.
+    pub content_crc: u32,
+}
+
+impl DiskImage {
+    /// Offset after the last record of the log.
+    pub fn log_end(&self) -> i64 {
+        let end = self.batches.last().map(|batch| batch.last_offset + 1);
+        end.unwrap_or(self.log_start).max(self.log_start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_reads_back() {
+        let image = DiskImage {
+            node_id: Some(1),
+            quorum_state: Some(StoredQuorumState {
+                epoch: 3,
+                leader: None,
+                voted_for: Some("n2".into()),
+            }),
+            log_start: 4,
+            batches: vec![(3, 6, 2, 77).into()],
+            snapshots: vec![StoredSnapshot {
+                end_offset: 4,
+                last_epoch: 2,
+                digest: Some("00ff".into()),
+                content_crc: 9,
+            }],
+            ..DiskImage::default()
+        };
+        let text = serde_json::to_string(&image).unwrap();
+        assert!(text.contains("[[3,6,2,77]]"), "{text}");
+        assert_eq!(serde_json::from_str::<DiskImage>(&text).unwrap(), image);
+        assert_eq!(image.log_end(), 7);
+        assert_eq!(DiskImage::default().log_end(), 0);
+    }
+}
