@@ -2,6 +2,7 @@
 //! Never runs them.
 
 use results::manifest::{Manifest, Voters};
+use results::verdict::Validity;
 
 use crate::reading::Run;
 use crate::text::printable;
@@ -32,28 +33,68 @@ impl ReproduceCommand {
 /// The ways to repeat a run, the most exact one first; only those that its recording allows.
 pub(crate) fn reproduce(run: &Run) -> Vec<ReproduceCommand> {
     let name = printable(&run.name);
+    let store = run.manifest.as_ref().and_then(store_of);
+    let on_run = |verb: &str| {
+        let mut words = vec!["harness", verb, &name];
+        words.extend(store.iter().flat_map(|store| ["--out", store.as_str()]));
+        line(&words)
+    };
+    let simulated = run.manifest.as_ref().is_some_and(Manifest::is_simulated);
+    let invalid = run
+        .verdict
+        .as_ref()
+        .is_some_and(|verdict| verdict.valid == Validity::Invalid);
     let mut commands = Vec::new();
     if run.schedule_is_readable() {
         commands.push(ReproduceCommand {
-            purpose: "Repeat the recorded faults against real processes",
-            command: line(&["harness", "replay", &name]),
+            purpose: if simulated {
+                "Replay it: the same simulation, event by event"
+            } else {
+                "Replay it: the recorded faults against real processes"
+            },
+            command: on_run("replay"),
         });
+        if invalid && run.manifest.is_some() {
+            commands.push(ReproduceCommand {
+                purpose: "Shrink it: look for fewer faults and clients that still fail",
+                command: on_run("shrink"),
+            });
+        }
     }
     if let Some(manifest) = &run.manifest {
-        commands.push(ReproduceCommand {
-            purpose: if manifest.replay_of.is_some() {
-                "Start over from the seed (this run was itself a replay)"
-            } else {
-                "Start over from the seed"
-            },
-            command: run_line(&name, manifest, run.faults.len()),
-        });
+        // What a swarm drew cannot be written as flags; the replay above has it.
+        if manifest.options.cluster.swarm.is_none() {
+            commands.push(ReproduceCommand {
+                purpose: if manifest.replay_of.is_some() {
+                    "Start over from the seed (this run was itself a replay)"
+                } else {
+                    "Start over from the seed"
+                },
+                command: run_line(&name, manifest, run.faults.len()),
+            });
+        }
         commands.push(ReproduceCommand {
             purpose: "Judge this recording again",
-            command: line(&["harness", "analyze", &name]),
+            command: on_run("analyze"),
         });
     }
     commands
+}
+
+/// The folder of runs that the run was told to use, unless it is the usual one.
+fn store_of(manifest: &Manifest) -> Option<String> {
+    let mut words = manifest.environment.command.iter();
+    while let Some(word) = words.next() {
+        let store = match word.strip_prefix("--out") {
+            Some("") => words.next().cloned(),
+            Some(given) => given.strip_prefix('=').map(str::to_owned),
+            None => None,
+        };
+        if store.is_some() {
+            return store.map(|store| printable(&store));
+        }
+    }
+    None
 }
 
 fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
@@ -63,7 +104,12 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     } else {
         options.nemesis.join(",")
     };
-    let mut words: Vec<String> = ["harness", "run"].map(str::to_owned).into();
+    let verb = if manifest.is_simulated() {
+        "sim"
+    } else {
+        "run"
+    };
+    let mut words: Vec<String> = ["harness", verb].map(str::to_owned).into();
     let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
     flag("--workload", options.workload.clone());
     let given = &manifest.environment.command;
@@ -72,7 +118,8 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
         || (options.nemesis.is_empty() && fault_count > 0);
     // The two exclude each other on the command line.
     if from_file {
-        flag("--schedule", format!("runs/{name}/schedule.json"));
+        let store = store_of(manifest).unwrap_or_else(|| "runs".to_owned());
+        flag("--schedule", format!("{store}/{name}/schedule.json"));
     } else {
         flag("--nemesis", nemesis);
     }

@@ -4,7 +4,7 @@
 use results::schedule::{FaultOutcome, ScheduledFault, Trigger};
 use serde_json::{Map, Value};
 
-use crate::text;
+use crate::{plots, text};
 
 /// One row of the fault table.
 #[derive(Debug)]
@@ -13,6 +13,10 @@ pub(crate) struct FaultRow {
     pub(crate) id: u64,
     /// `partition`, `kill`, ...
     pub(crate) kind: String,
+    /// Suffix of the style class that has its colour.
+    pub(crate) key: &'static str,
+    /// Where to look in the timeline, in milliseconds since the start; `None` without a place.
+    pub(crate) window_ms: Option<(u64, u64)>,
     /// What was asked for, without the kind.
     pub(crate) asked: String,
     /// The concrete targets, empty when it was never resolved.
@@ -48,6 +52,9 @@ fn row(fault: &ScheduledFault) -> FaultRow {
     FaultRow {
         id: fault.id,
         kind: text::printable(&fault.fault.kind),
+        key: plots::fault_key(&fault.fault.kind),
+        window_ms: started
+            .map(|from_ms| (from_ms, fault.healed_at_ms.unwrap_or(from_ms).max(from_ms))),
         asked: parameters(&fault.fault.parameters),
         resolved: fault
             .resolved

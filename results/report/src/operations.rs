@@ -4,6 +4,13 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
+use serde_json::Value;
+
+use crate::names::{Names, Stretch, Texts};
+use crate::text;
+
+/// Values are shown up to this length; the whole ones are in `history.jsonl`.
+const VALUE_CHARACTER_COUNT_MAX: usize = 80;
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +45,20 @@ pub(crate) struct Timed {
     pub(crate) completed_ns: Option<u64>,
     /// `Info` when no completion was recorded.
     pub(crate) outcome: Outcome,
-    function: usize,
+    /// Client process.
+    pub(crate) process: u64,
+    /// Position of the invocation in the history.
+    pub(crate) index: u64,
+    /// Number of its function in [`Operations::functions`].
+    pub(crate) function: u32,
+    /// Number of its key in [`Operations::keys`].
+    pub(crate) key: Option<u32>,
+    /// Number of the answering node in [`Operations::nodes`].
+    pub(crate) node: Option<u32>,
+    /// Number of its error in [`Operations::error_kinds`].
+    pub(crate) error: Option<u32>,
+    /// Its result when it took effect, else its argument, in [`Operations::values`].
+    pub(crate) value: Stretch,
 }
 
 impl Timed {
@@ -63,7 +83,16 @@ pub(crate) struct Operations {
     pub(crate) unmatched_count: u64,
     /// Time of the last line, in nanoseconds.
     pub(crate) last_ns: u64,
-    functions: Vec<String>,
+    /// Functions in order of first use.
+    pub(crate) functions: Names,
+    /// Keys in order of first use.
+    pub(crate) keys: Names,
+    /// Answering nodes in order of their first answer.
+    pub(crate) nodes: Names,
+    /// Kinds of error in order of first occurrence.
+    pub(crate) error_kinds: Names,
+    /// Arguments and results.
+    pub(crate) values: Texts,
     open: BTreeMap<u64, usize>,
 }
 
@@ -92,14 +121,7 @@ impl Operations {
         };
         let outcome = match line.operation_type {
             OperationType::Invoke => {
-                let function = self.function(&line.f);
-                self.open.insert(process, self.list.len());
-                self.list.push(Timed {
-                    invoked_ns: line.time,
-                    completed_ns: None,
-                    outcome: Outcome::Info,
-                    function,
-                });
+                self.begin(process, line);
                 return;
             }
             OperationType::Ok => Outcome::Ok,
@@ -113,12 +135,36 @@ impl Operations {
         let operation = &mut self.list[position];
         operation.completed_ns = Some(line.time);
         operation.outcome = outcome;
+        if outcome == Outcome::Ok {
+            let value = value_text(&line.value);
+            if self.values.get(operation.value) != value {
+                operation.value = self.values.add(&value);
+            }
+        }
         if let (Outcome::Ok, Some(node)) = (outcome, line.node) {
+            operation.node = Some(self.nodes.number(node.as_str()));
             *self.ok_by_node.entry(node.to_string()).or_default() += 1;
         }
         if let Some(error) = line.error {
+            operation.error = Some(self.error_kinds.number(&error.kind));
             *self.errors.entry((outcome, error.kind)).or_default() += 1;
         }
+    }
+
+    fn begin(&mut self, process: u64, line: Operation) {
+        self.open.insert(process, self.list.len());
+        self.list.push(Timed {
+            invoked_ns: line.time,
+            completed_ns: None,
+            outcome: Outcome::Info,
+            process,
+            index: line.index,
+            function: self.functions.number(&line.f),
+            key: line.key.map(|key| self.keys.number(key.as_str())),
+            node: None,
+            error: None,
+            value: self.values.add(&value_text(&line.value)),
+        });
     }
 
     fn take_nemesis(&mut self, line: &Operation) {
@@ -135,14 +181,6 @@ impl Operations {
         if !sample.is_empty() {
             self.clock_samples.push((line.time, sample));
         }
-    }
-
-    fn function(&mut self, name: &str) -> usize {
-        let known = self.functions.iter().position(|function| function == name);
-        known.unwrap_or_else(|| {
-            self.functions.push(name.to_owned());
-            self.functions.len() - 1
-        })
     }
 
     /// How many operations ended with `outcome`.
@@ -162,12 +200,10 @@ impl Operations {
         let mut rows: Vec<_> = self
             .functions
             .iter()
-            .enumerate()
-            .map(|(function, name)| {
-                numbers_of(
-                    name,
-                    self.list.iter().filter(|one| one.function == function),
-                )
+            .zip(0u32..)
+            .map(|(name, function)| {
+                let own = self.list.iter().filter(|one| one.function == function);
+                numbers_of(name, own)
             })
             .collect();
         if rows.len() > 1 {
@@ -175,6 +211,19 @@ impl Operations {
         }
         rows
     }
+}
+
+/// A value in one line; empty for none, which is what calls without argument have.
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text::shortened(&one_line(text), VALUE_CHARACTER_COUNT_MAX),
+        other => text::shortened(&one_line(&other.to_string()), VALUE_CHARACTER_COUNT_MAX),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text::printable(text).replace(['\n', '\t'], " ")
 }
 
 fn numbers_of<'a>(name: &str, operations: impl Iterator<Item = &'a Timed>) -> FunctionNumbers {

@@ -17,9 +17,11 @@ use crate::context;
 use crate::error::{ReportError, Result};
 use crate::evidence::{self, EvidenceView};
 use crate::faults::{self, FaultRow};
+use crate::interactive::{self, Moment};
 use crate::operations::Outcome;
 use crate::reading::{Damage, Run};
 use crate::text::{self, printable};
+use crate::timeline::NodeState;
 use crate::{assets, content_policy, junit};
 
 use numbers::{ElectionRow, ErrorRow, FileLink, NodeRow, NumberRow};
@@ -43,6 +45,9 @@ struct RunPage {
     schedule_readable: bool,
     toggles: Vec<Toggle>,
     pictures: Vec<Picture>,
+    moments: Vec<MomentLink>,
+    timeline: String,
+    states: [&'static str; 7],
     numbers: Vec<NumberRow>,
     errors: Vec<ErrorRow>,
     nodes: Vec<NodeRow>,
@@ -63,6 +68,13 @@ pub(crate) struct VerdictView {
     pub(crate) word: &'static str,
     /// Why, in plain words.
     pub(crate) summary: String,
+}
+
+/// A link from the top of the page to a violation in the timeline.
+struct MomentLink {
+    number: usize,
+    label: String,
+    at: String,
 }
 
 struct CheckerCard {
@@ -113,7 +125,11 @@ pub fn render_run(folder: &RunFolder) -> Result<()> {
 fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
     let style = assets::run_style();
     let manifest = run.manifest.as_ref();
+    let moments = interactive::moments(&run);
     RunPage {
+        timeline: interactive::timeline(&run, &moments),
+        moments: links(&moments),
+        states: NodeState::ALL.map(NodeState::word),
         policy: content_policy::policy(&style, assets::RUN_SCRIPT),
         style,
         script: assets::RUN_SCRIPT,
@@ -137,6 +153,19 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         files: numbers::files(&run.files),
         damages: run.damages,
     }
+}
+
+/// Links to the violations; more than a few would push everything else off the screen.
+fn links(moments: &[Moment]) -> Vec<MomentLink> {
+    let violations = moments.iter().enumerate();
+    let violations = violations.filter(|(_, moment)| moment.violation).take(8);
+    violations
+        .map(|(number, moment)| MomentLink {
+            number,
+            label: text::shortened(&moment.label, 120),
+            at: text::moment_ns(moment.from_ns),
+        })
+        .collect()
 }
 
 fn verdict_of(run: &Run) -> VerdictView {

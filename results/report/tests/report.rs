@@ -76,6 +76,7 @@ fn verdict_comes_first_then_the_way_to_repeat_then_the_evidence() {
     let places = [
         "class=\"verdict invalid\"",
         "id=\"reproduce\"",
+        "id=\"timeline\"",
         "id=\"checkers\"",
         "id=\"faults\"",
         "id=\"plots\"",
@@ -167,6 +168,10 @@ fn damage_in_one_file_does_not_hide_the_others() {
     std::fs::write(folder.manifest_path(), "{").unwrap();
     let html = rendered(&folder);
     let text = text_of(&html);
+    assert!(
+        html.contains("id=\"timeline-data\""),
+        "what could be read is drawn"
+    );
     assert!(text.contains("nodes/n3/trace.jsonl: line 1:"), "{text}");
     assert!(text.contains("schedule.json: line 1:") && text.contains("`faults`"));
     assert!(text.contains("manifest.json: line 1:"));
@@ -286,7 +291,11 @@ fn hostile_strings_stay_text() {
     let index = read(store.root(), "index.html");
     for page in [&html, &index] {
         assert_eq!(page.matches("<script>").count(), 1, "only our own script");
-        assert_eq!(page.matches("</script>").count(), 1);
+        let data_count = page
+            .matches("<script type=\"application/octet-stream\"")
+            .count();
+        assert_eq!(page.matches("<script").count(), 1 + data_count);
+        assert_eq!(page.matches("</script>").count(), 1 + data_count);
         assert!(!page.contains("<img"));
         assert!(
             page.contains("alert(1)") || page.contains("alert(3)"),
@@ -315,6 +324,45 @@ fn pages_load_nothing_and_run_only_their_own_script() {
         for attribute in [" src=", " onclick=", " onload=", "@import", "url("] {
             assert!(!page.contains(attribute), "{attribute}");
         }
+    }
+}
+
+#[test]
+fn a_failure_can_be_shrunk_and_the_commands_name_the_folder_of_the_run() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::invalid_verdict());
+    let mut manifest = common::manifest("one", 42);
+    manifest.environment.command = ["harness", "run", "--out", "/tmp/my runs"]
+        .map(str::to_owned)
+        .into();
+    folder.write_manifest(&manifest).unwrap();
+    let text = text_of(&rendered(&folder));
+    for command in ["replay", "shrink", "analyze"] {
+        let told = format!("harness {command} one --out '/tmp/my runs'");
+        assert!(text.contains(&told), "{told}");
+    }
+    folder.write_verdict(&common::valid_verdict()).unwrap();
+    manifest.world = results::manifest::SIMULATION.into();
+    folder.write_manifest(&manifest).unwrap();
+    let text = text_of(&rendered(&folder));
+    assert!(!text.contains("harness shrink"));
+    assert!(text.contains("harness sim --workload register"), "{text}");
+}
+
+#[test]
+fn every_kind_of_fault_has_its_own_colour() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
+    let mut schedule = common::schedule();
+    let kinds = ["link", "disk", "membership", "clock-strobe", "invented"];
+    for (fault, kind) in kinds.into_iter().enumerate() {
+        schedule["faults"][fault]["fault"]["kind"] = kind.into();
+    }
+    std::fs::write(folder.schedule_path(), schedule.to_string()).unwrap();
+    let html = rendered(&folder);
+    for key in ["link", "disk", "membership", "clock-strobe", "other"] {
+        assert!(html.contains(&format!("class=\"key key-{key}\"")), "{key}");
+        assert!(html.contains(&format!("--fault-{key}:#")), "{key}");
     }
 }
 

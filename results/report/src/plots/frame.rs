@@ -83,16 +83,11 @@ fn lanes(backdrop: &Backdrop) -> Vec<&str> {
     if backdrop
         .faults
         .iter()
-        .any(|fault| lane_of(&fault.kind) == "other")
+        .any(|fault| palette::fault_key(&fault.kind) == "other")
     {
         lanes.push("other");
     }
     lanes
-}
-
-fn lane_of(kind: &str) -> &str {
-    let mut known = palette::FAULT_KINDS.into_iter();
-    known.find(|known| *known == kind).unwrap_or("other")
 }
 
 fn top_of(backdrop: &Backdrop) -> i32 {
@@ -192,7 +187,7 @@ impl<'a, 'c> Frame<'a, 'c> {
                 .text(at, kind, 11, palette::MUTED, Align::Right)?;
         }
         for fault in &self.backdrop.faults {
-            let kind = lane_of(&fault.kind);
+            let kind = palette::fault_key(&fault.kind);
             let lane = lanes.iter().position(|lane| *lane == kind).unwrap_or(0);
             let swatch = palette::fault(kind);
             let from = (self.x(fault.from_s), lane_top(lane) + 1);
@@ -359,7 +354,7 @@ mod tests {
         };
         let backdrop = Backdrop {
             end_s: 1.0,
-            faults: vec![fault("disk-full"), fault("pause"), fault("partition")],
+            faults: vec![fault("solar-flare"), fault("pause"), fault("partition")],
             marks: vec![],
         };
         assert_eq!(lanes(&backdrop), ["partition", "pause", "other"]);

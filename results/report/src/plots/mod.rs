@@ -14,7 +14,7 @@ pub(crate) use clocks::{ClockSample, clocks};
 pub(crate) use epochs::{NodeLane, StateSpan, epochs};
 pub(crate) use frame::{Backdrop, FaultSpan, PhaseMark};
 pub(crate) use latency::{LatencyPoint, latency};
-pub(crate) use palette::{FAULT_KINDS, dark_rules, fault, outcome};
+pub(crate) use palette::{FAULT_KINDS, Swatch, dark_rules, fault, fault_key, outcome, state};
 pub(crate) use rate::rate;
 
 /// The same picture as a file of its own: it follows the reader's light or dark setting by itself.

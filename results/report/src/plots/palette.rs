@@ -70,15 +70,50 @@ pub(crate) fn state(state: NodeState) -> Swatch {
 }
 
 /// The kinds of fault that have a colour of their own, in the order of their lanes.
-pub(crate) const FAULT_KINDS: [&str; 4] = ["partition", "kill", "pause", "clock-skew"];
+pub(crate) const FAULT_KINDS: [&str; 14] = [
+    "partition",
+    "link",
+    "kill",
+    "kill-clean",
+    "restart",
+    "pause",
+    "slow",
+    "wipe",
+    "disk",
+    "clock-skew",
+    "clock-strobe",
+    "membership",
+    "snapshot",
+    "burst",
+];
+
+/// The name under which a kind of fault is drawn: its own, or `other`.
+pub(crate) fn fault_key(kind: &str) -> &'static str {
+    let mut known = FAULT_KINDS.into_iter();
+    known.find(|known| *known == kind).unwrap_or("other")
+}
 
 /// Colour of a kind of fault; kinds that we do not know share one.
+///
+/// Families share a hue (network amber, death red, delay violet, storage brown, clocks teal,
+/// the protocol's own changes blue) and differ in lightness, which every eye tells apart. Fourteen
+/// hues would not be told apart by anybody, so every place that uses them also writes the kind.
 pub(crate) fn fault(kind: &str) -> Swatch {
     match kind {
         "partition" => swatch(0xE09A2B, 0xD89A3B),
+        "link" => swatch(0xA86A08, 0xF2CB85),
         "kill" => swatch(0xD0485A, 0xF17284),
+        "kill-clean" => swatch(0x8E1F33, 0xFFB3BC),
+        "restart" => swatch(0xE08592, 0xC24A5E),
         "pause" => swatch(0x8266C6, 0xAA91E9),
+        "slow" => swatch(0x55389E, 0xCFC0FA),
+        "wipe" => swatch(0x6B4423, 0xD9AE86),
+        "disk" => swatch(0xA9764A, 0xB07C4F),
         "clock-skew" => swatch(0x2A9C8E, 0x40C2B1),
+        "clock-strobe" => swatch(0x146459, 0x9BE3D8),
+        "membership" => swatch(0x3D78C8, 0x7FB2F5),
+        "snapshot" => swatch(0x1F4788, 0xBBD6FA),
+        "burst" => swatch(0x6E7A2E, 0xB9C66F),
         _ => swatch(0x7B7B7B, 0xA9A9A9),
     }
 }

@@ -1,0 +1,42 @@
+// Owns the order in which the parts of the page wake up. Never leaves a part empty without a word.
+
+/** Links of the page into the timeline carry a stretch in milliseconds. */
+function linkInto({ view, visit }, head) {
+  for (const link of document.querySelectorAll("[data-from]")) {
+    link.addEventListener("click", () => {
+      const [from, to] = [link.dataset.from, link.dataset.to].map((ms) => Number(ms) * 1000);
+      view.showAround(from, to, 100_000);
+    });
+  }
+  for (const link of document.querySelectorAll("[data-moment]")) {
+    link.addEventListener("click", () => visit(head.moments[Number(link.dataset.moment)]));
+  }
+}
+
+function sorry(id, what, error) {
+  const place = element(id);
+  if (place) place.textContent = `${what} could not be drawn: ${error?.message ?? error}`;
+}
+
+async function wakeTimeline() {
+  const data = await unpack("timeline-data");
+  if (!data) return null;
+  element("timeline-live").hidden = false;
+  element("timeline-wait").hidden = true;
+  const timeline = new Timeline(element("timeline-canvas"), new OperationTable(data));
+  const controls = control(timeline);
+  linkInto(controls, data.head);
+  const violated = data.head.moments.some((moment) => moment.violation);
+  if (violated) controls.toViolation();
+  followLink(controls.view);
+  addEventListener("hashchange", () => followLink(controls.view));
+  return timeline;
+}
+
+wakeTimeline()
+  .catch((error) => {
+    element("timeline-wait").hidden = false;
+    sorry("timeline-wait", "The timeline", error);
+    return null;
+  })
+  .then(() => { document.documentElement.dataset.ready = "true"; });
