@@ -65,6 +65,12 @@ impl File {
         self.durable_bytes == self.visible.len() && self.durable_rest.is_empty()
     }
 
+    pub(super) fn durable(&self) -> Vec<u8> {
+        let mut content = self.visible[..self.durable_bytes].to_vec();
+        content.extend_from_slice(&self.durable_rest);
+        content
+    }
+
     /// A file all of which is durable.
     pub(super) fn settled(visible: Vec<u8>) -> Self {
         Self {
