@@ -118,7 +118,10 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
         && parsed.fragment().is_none()
         && parsed.username().is_empty()
         && parsed.password().is_none();
-    if !plain || parsed.port() == Some(0) {
+    // What is parsed hides the port that HTTP has of itself.
+    let port = url.trim_end_matches('/').rsplit_once(':');
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+    if !plain || port.is_none_or(|port| port == 0) {
         return Err(format!(
             "{url:?}: expected http://HOST:PORT and nothing else"
         ));

@@ -28,9 +28,24 @@ impl fmt::Display for NodeId {
 pub struct Epoch(pub i32);
 
 impl Epoch {
+    /// How far ahead an epoch may be that a peer speaks of: a group that lost its leader moves on by a few
+    /// each second, so this takes months, and what is further is garbage that would use the epochs up.
+    pub const LEAP_MAX: i32 = 1 << 24;
+
     /// The epoch after this one.
+    ///
+    /// # Panics
+    /// After the last one, which takes two thousand millions of elections.
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        let Some(next) = self.0.checked_add(1) else {
+            panic!("there is no epoch after {self}");
+        };
+        Self(next)
+    }
+
+    /// Whether a replica in this epoch may believe that others have reached `other`.
+    pub fn can_reach(self, other: Self) -> bool {
+        other.0 <= self.0.saturating_add(Self::LEAP_MAX) && other.0 < i32::MAX
     }
 }
 

@@ -7,7 +7,7 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::batch::Batch;
 use crate::ids::{Epoch, NodeId, Offset, ReplicaKey, SnapshotId};
@@ -49,10 +49,16 @@ pub enum ErrorCode {
     VoterNotFound,
 }
 
+/// A cluster id that is not given or null is written as the empty one, which names no cluster.
+fn absent_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Option::<String>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// Asks for a vote, or with `pre_vote` whether a vote would be granted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoteRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// The voter that the request is meant for.
     pub voter: ReplicaKey,
@@ -88,6 +94,7 @@ pub struct VoteResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeginQuorumEpochRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// The voter that the request is meant for.
     pub voter: ReplicaKey,
@@ -104,6 +111,7 @@ pub struct BeginQuorumEpochRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndQuorumEpochRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// The leader that resigns.
     pub leader_id: NodeId,
@@ -134,6 +142,7 @@ pub struct QuorumEpochResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// The sender.
     pub replica: ReplicaKey,
@@ -195,6 +204,7 @@ pub struct FetchResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchSnapshotRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// The sender.
     pub replica: ReplicaKey,
@@ -235,6 +245,7 @@ pub struct FetchSnapshotResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescribeQuorumRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
 }
 
@@ -279,6 +290,7 @@ pub struct DescribeQuorumResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddRaftVoterRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// How long to try, in milliseconds.
     pub timeout_ms: u64,
@@ -294,6 +306,7 @@ pub struct AddRaftVoterRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoveRaftVoterRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// The voter, with its directory id.
     pub voter: ReplicaKey,
@@ -303,6 +316,7 @@ pub struct RemoveRaftVoterRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateRaftVoterRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
     /// Epoch of the sender.
     pub current_leader_epoch: Epoch,
@@ -334,6 +348,7 @@ pub struct VoterChangeResponse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiVersionsRequest {
     /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
     pub cluster_id: String,
 }
 

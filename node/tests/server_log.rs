@@ -174,3 +174,15 @@ async fn peers_that_can_never_work_together_are_named_once_with_what_to_do() {
         assert!(lines[0].contains("n2"), "{lines:?}");
     }
 }
+
+/// Whoever reads the log may go away, or have no room left: that must not cost the cluster its nodes.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("stderr")).unwrap();
+    let mut node = single(directory.path(), &["--log-level=debug"]).await;
+    let request = client().put(node.url("/registers/a")).body("{\"value\":1}");
+    assert_eq!(ask(request).await.unwrap().0, 200);
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().await.code(), Some(0));
+}

@@ -661,6 +661,11 @@ async fn bodies_are_taken_exactly_when_their_schema_takes_them() {
         operation(json!({"type": "set-add", "key": "a", "value": {"x": []}})),
         operation(json!({"key": "a"})),
         operation(json!("list-read")),
+        operation(json!(["list-read", "a"])),
+        json!(["blue"]),
+        json!(["blue", "red"]),
+        json!([5]),
+        json!([[{"type": "list-read", "key": "a"}]]),
     ];
     for operation in document.changes() {
         let schema = document.validator(

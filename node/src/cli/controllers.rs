@@ -34,7 +34,7 @@ pub(super) struct AddArguments {
     /// Where the node to add listens; it must run, and have caught up with the leader.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
     endpoint: String,
-    /// How long to try, in milliseconds.
+    /// How long the leader may wait for the new voter and for the others, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 30_000,
         value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: u64,

@@ -13,6 +13,16 @@ use crate::mutants::Bug;
 use crate::raft::Timers;
 use crate::server::log::LogFormat;
 
+/// Whether it looks like an address; whether this machine has it shows when it is used.
+fn parse_listen(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':');
+    let parts = parts.filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    match parts {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected HOST:PORT, for example 127.0.0.1:9001".into()),
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct StartArguments {
     /// Id of this node.
@@ -22,7 +32,7 @@ pub(super) struct StartArguments {
     #[arg(long, value_name = "NAME", default_value = "kraft-harness")]
     pub(super) cluster_id: String,
     /// Address to listen on, for clients and peers alike. Port 0 takes a free port.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
     pub(super) listen: String,
     /// Another voter: its id and where it listens. Repeat for each. The voters are this node and
     /// its peers, and must be the same for all nodes.

@@ -143,7 +143,7 @@ impl Replica {
             // Of another cluster, or broken: its epochs mean nothing here.
             ErrorCode::InconsistentClusterId | ErrorCode::UnknownServerError => false,
             ErrorCode::UnknownLeaderEpoch => false,
-            _ if epoch < self.epoch() => false,
+            _ if epoch < self.epoch() || !self.epoch().can_reach(epoch) => false,
             _ => {
                 let before = self.quorum_state;
                 if let Some(leader) = leader {

@@ -214,7 +214,7 @@ impl Replica {
         if epoch < self.epoch() {
             return Err(ErrorCode::FencedLeaderEpoch);
         }
-        if sender.0 < 0 || sender == self.id() {
+        if sender.0 < 0 || sender == self.id() || !self.epoch().can_reach(epoch) {
             return Err(ErrorCode::InvalidRequest);
         }
         Ok(())

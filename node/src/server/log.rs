@@ -72,6 +72,9 @@ pub(crate) fn install(node: NodeId, format: LogFormat, level: Level) {
     // Fails only where there is another log already, which then serves.
     let _ = tracing_subscriber::fmt()
         .with_writer(io::stderr)
+        // Otherwise a line that cannot be written is complained about where it cannot be written either,
+        // which ends the process: a reader that goes away must not take the node with it.
+        .log_internal_errors(false)
         .with_ansi(false)
         .with_max_level(level)
         .event_format(Lines { node, format })

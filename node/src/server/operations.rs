@@ -1,12 +1,14 @@
 //! Owns what clients may ask about objects: the shape of paths, queries, headers and bodies.
 //! Never waits for an answer; it only says what is asked, or what is wrong with it.
 
+use std::fmt;
+
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::client::ClientRequest;
 use crate::machine::{CommandFault, Kind, Object, Operation, Stamp};
@@ -72,7 +74,8 @@ struct DeltaBody {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TransactionBody {
-    operations: Vec<Operation>,
+    /// Objects: serde would take an array for the fields of an operation, too.
+    operations: Vec<Map<String, Value>>,
 }
 
 pub(super) fn read(kind: Kind, key: Key, options: Options) -> Result<ClientRequest, Fault> {
@@ -135,13 +138,68 @@ pub(super) fn compare_and_set(
 
 pub(super) fn transaction(headers: &HeaderMap, body: Body) -> Result<ClientRequest, Fault> {
     let TransactionBody { operations } = json_of(body)?;
+    let operations = operations.into_iter().zip(1..).map(|(fields, number)| {
+        Operation::deserialize(Value::Object(fields))
+            .map_err(|error| bad_request(format!("operation {number} is not understood: {error}")))
+    });
+    let operations = operations.collect::<Result<_, _>>()?;
     let stamp = stamp_of(headers)?;
     Ok(ClientRequest::Transaction { stamp, operations })
 }
 
+/// The body as what a request asks for: an object that holds no number that would be rounded.
 fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
-    serde_json::from_slice(&body.bytes()?)
-        .map_err(|error| bad_request(format!("the request body is not understood: {error}")))
+    let fault = |reason: &dyn fmt::Display| {
+        bad_request(format!("the request body is not understood: {reason}"))
+    };
+    let bytes = body.bytes()?;
+    let parsed = serde_json::from_slice(&bytes).map_err(|error| fault(&error))?;
+    // Serde takes the fields of a structure from an array, too, which nobody means.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(fault(&"expected an object"));
+    }
+    match integer_too_large(&bytes) {
+        Some(integer) => Err(fault(&format!(
+            "{integer} is beyond 64 bits; write it as a string, or as a number with a decimal point"
+        ))),
+        None => Ok(parsed),
+    }
+}
+
+/// The first integer of a JSON text that no 64 bits hold. It would become the nearest number with a floating
+/// point, which is equal to others that nobody wrote.
+fn integer_too_large(json: &[u8]) -> Option<&str> {
+    let mut rest = json;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = match byte {
+            b'"' => behind_string(behind),
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+                let length = rest.iter().take_while(|byte| is_part(byte)).count();
+                let (number, behind) = rest.split_at(length);
+                let number = str::from_utf8(number).ok()?;
+                let is_integer = !number.contains(['.', 'e', 'E']);
+                if is_integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                    return Some(number);
+                }
+                behind
+            }
+            _ => behind,
+        };
+    }
+    None
+}
+
+/// What follows a string whose opening quote is behind us.
+fn behind_string(mut rest: &[u8]) -> &[u8] {
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = match byte {
+            b'"' => return behind,
+            b'\\' => behind.get(1..).unwrap_or_default(),
+            _ => behind,
+        };
+    }
+    rest
 }
 
 fn key_of(key: Key) -> Result<String, Fault> {
@@ -193,4 +251,23 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Fau
 fn bad_request(message: String) -> Fault {
     let status = StatusCode::BAD_REQUEST;
     Fault { status, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_that_would_be_rounded_are_found() {
+        let beyond = |json: &'static str| integer_too_large(json.as_bytes());
+        let taken = r#"{"a":[18446744073709551615,-9223372036854775808,1e30,99999999999999999999.0],
+            "b\"99999999999999999999":"99999999999999999999\\"}"#;
+        assert_eq!(beyond(taken), None);
+        assert_eq!(
+            beyond("[1,18446744073709551616]"),
+            Some("18446744073709551616")
+        );
+        assert_eq!(beyond("-9223372036854775809"), Some("-9223372036854775809"));
+        assert_eq!(beyond(r#""unfinished \"#), None);
+    }
 }

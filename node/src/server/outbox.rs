@@ -170,6 +170,12 @@ fn report(Traced { epoch, event }: &Traced) {
     };
     log::note_standing(role, *epoch);
     match event {
+        TraceEvent::Started(started) if started.truncated_bytes > 0 => tracing::warn!(
+            log_start = started.log_start.0,
+            log_end = started.log_end.0,
+            truncated_bytes = started.truncated_bytes,
+            "recovered, without a last write that was not finished"
+        ),
         TraceEvent::Started(started) => tracing::info!(
             log_start = started.log_start.0,
             log_end = started.log_end.0,

@@ -228,7 +228,7 @@ fn inspect_log<D: Disk>(
     }
     match ending {
         Ending::Open { .. } => {}
-        Ending::Torn(_) => plan.truncated_bytes = whole_bytes - segment.length_bytes,
+        Ending::Torn(_) => plan.truncated_bytes = written_bytes(disk, &segment)?,
         Ending::Closed => match empty.split_first() {
             Some((next, rest)) if *next == link.log_end => empty = rest,
             _ => {
@@ -249,6 +249,15 @@ fn inspect_log<D: Disk>(
     plan.remove
         .extend(empty.iter().rev().map(|base| file_name(*base)));
     Ok(plan)
+}
+
+/// Bytes behind the log in its last segment, without the zeros of space that was only reserved.
+fn written_bytes<D: Disk>(disk: &D, segment: &Segment) -> Result<u64, OpenError> {
+    let bytes = read_whole(disk, &segment.file).map_err(read_error("read", &segment.file))?;
+    let bytes = bytes.unwrap_or_default();
+    let end = bytes.iter().rposition(|byte| *byte != 0);
+    let end_bytes = end.map_or(0, |last| last as u64 + 1);
+    Ok(end_bytes.saturating_sub(segment.length_bytes))
 }
 
 fn inspect_segment<D: Disk>(

@@ -442,3 +442,21 @@ fn a_voter_that_forgot_that_it_led_stops() {
     };
     answer_fetch(&mut solo, &effects, response);
 }
+
+#[test]
+fn only_so_many_observers_are_remembered_and_none_that_is_no_replica() {
+    let mut solo = Solo::lead(None);
+    let observed = |solo: &mut Solo, ids: std::ops::Range<i32>| {
+        for id in ids {
+            let mut request = solo.fetch_request(Offset(1));
+            request.replica = NodeId(id).into();
+            let (ticket, effects) = solo.fetch(request);
+            assert!(fetch_reply(&effects, ticket).is_some() || effects.is_empty());
+        }
+        solo.replica.describe().observers.len()
+    };
+    assert_eq!(observed(&mut solo, -3..0), 0);
+    assert_eq!(observed(&mut solo, 100..103), 3);
+    let many = observed(&mut solo, 1000..3000);
+    assert!((900..=1000).contains(&many), "{many}");
+}

@@ -133,6 +133,34 @@ fn leaders_that_cannot_be_followed_are_refused() {
 }
 
 #[test]
+fn epochs_that_nobody_can_have_reached_are_refused() {
+    let (mut solo, effects) = follower();
+    let before = solo.replica.describe();
+    let request = |leader_epoch| {
+        Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
+            cluster_id: "test".to_owned(),
+            voter: ME.into(),
+            leader_id: OTHER,
+            leader_epoch,
+            leader_endpoint: None,
+        })
+    };
+    let furthest = Epoch(3 + Epoch::LEAP_MAX);
+    for epoch in [furthest.next(), Epoch(i32::MAX)] {
+        let effects = solo.request(request(epoch));
+        assert_eq!(error_of(&effects), ErrorCode::InvalidRequest, "{epoch}");
+    }
+    let (peer, correlation, _) = sends(&effects)[0];
+    let mut response = solo.fetched(Vec::new());
+    response.error = ErrorCode::FencedLeaderEpoch;
+    response.leader_epoch = Epoch(i32::MAX);
+    solo.answer(peer, correlation, Response::Fetch(response));
+    assert_eq!(solo.replica.describe(), before);
+    solo.request(request(furthest));
+    assert_eq!(solo.replica.epoch(), furthest);
+}
+
+#[test]
 #[should_panic(expected = "two leaders in epoch 3")]
 fn a_second_leader_of_an_epoch_is_fatal() {
     let (mut solo, _) = follower();

@@ -22,6 +22,10 @@ use crate::voters::{VersionRange, VoterSet};
 /// How long an observer that stopped fetching is remembered (Kafka: 300 s).
 const OBSERVER_SESSION_NS: u64 = 300_000_000_000;
 
+/// How many replicas a leader takes note of, so that nobody fills its memory by fetching under ever new ids.
+/// Further observers are served all the same.
+const REPLICAS_NOTED_MAX: usize = 1000;
+
 /// Leads its epoch.
 #[derive(Debug)]
 pub(crate) struct Leader {
@@ -87,6 +91,12 @@ impl Leader {
 
     pub(crate) fn progress_of(&self, replica: &ReplicaKey) -> Option<&Progress> {
         self.replicas.get(replica)
+    }
+
+    /// Whether an observer is to be remembered. A negative id is none of a replica.
+    fn can_note(&self, observer: &ReplicaKey) -> bool {
+        let is_new = !self.replicas.contains_key(observer);
+        observer.id.0 >= 0 && (!is_new || self.replicas.len() < REPLICAS_NOTED_MAX)
     }
 
     /// Whoever fetches without being one of `voters`, ascending.
@@ -297,9 +307,13 @@ impl Replica {
         let RoleState::Leader(leader) = &mut self.role else {
             return;
         };
+        let is_voter = self.voter_history.latest().contains(&key);
+        if !is_voter && !leader.can_note(&key) {
+            return;
+        }
         let progress = leader.replicas.entry(key).or_default();
         progress.note_fetch(now_ns, request.fetch_offset, log_end);
-        if self.voter_history.latest().contains(&key) {
+        if is_voter {
             // Nobody else is remembered: whoever comes under ever new ids would fill the memory.
             leader.reads.note_echo(key, request.read_round);
             self.count_for_check_quorum(&key);
