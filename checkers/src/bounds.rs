@@ -224,7 +224,11 @@ mod tests {
         check(&lines("a", said))
     }
 
-    fn add(process: u64, kind: &'static str, delta: i64) -> (u64, &'static str, &'static str, Value) {
+    fn add(
+        process: u64,
+        kind: &'static str,
+        delta: i64,
+    ) -> (u64, &'static str, &'static str, Value) {
         (process, kind, "add", json!(delta))
     }
 
@@ -275,7 +279,11 @@ mod tests {
         let mut said = vec![add(0, "invoke", 5), add(0, "ok", 5)];
         said.extend(read(1, 10));
         let result = checked(&said);
-        assert!(result.summary.contains("it could only be 5"), "{}", result.summary);
+        assert!(
+            result.summary.contains("it could only be 5"),
+            "{}",
+            result.summary
+        );
     }
 
     #[test]

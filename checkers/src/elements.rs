@@ -193,7 +193,11 @@ impl<'a> Object<'a> {
                 } else if is_due {
                     let first = element.missing.map_or(*read, |(first, _)| first);
                     let later = |last: ClientOperation<'a>| {
-                        if last.invoke_line > read.invoke_line { last } else { *read }
+                        if last.invoke_line > read.invoke_line {
+                            last
+                        } else {
+                            *read
+                        }
                     };
                     let last = element.missing.map_or(*read, |(_, last)| later(last));
                     element.missing = Some((first, last));
@@ -275,8 +279,14 @@ impl<'a> Object<'a> {
             let since = seconds(known.time_ns);
             let late_ns = last.invoke.time.saturating_sub(known.time_ns);
             let (property, what) = if is_lost {
-                let what = format!("{text} was there at {since} and is not any more: {}", told(&first));
-                ("lost", format!("{what} did not return it, and no later read did"))
+                let what = format!(
+                    "{text} was there at {since} and is not any more: {}",
+                    told(&first)
+                );
+                (
+                    "lost",
+                    format!("{what} did not return it, and no later read did"),
+                )
             } else {
                 let what = format!("{text} was there at {since}, but {}", told(&last));
                 let late = format!("did not return it {} later", seconds(late_ns));
@@ -338,17 +348,20 @@ fn conclude(found: &Found, added_count: u64, read_count: u64) -> CheckerResult {
             continue;
         }
         let summary = violations.and_then(|list| list[0]["explanation"].as_str());
-        properties.insert(name.to_owned(), PropertyResult {
-            valid: match violations {
-                Some(_) => Validity::Invalid,
-                None => Validity::Valid,
+        properties.insert(
+            name.to_owned(),
+            PropertyResult {
+                valid: match violations {
+                    Some(_) => Validity::Invalid,
+                    None => Validity::Valid,
+                },
+                title: title.to_owned(),
+                source: SOURCE.to_owned(),
+                checked,
+                summary: summary.unwrap_or_default().to_owned(),
+                evidence: violations.map_or(Value::Null, |list| json!(list)),
             },
-            title: title.to_owned(),
-            source: SOURCE.to_owned(),
-            checked,
-            summary: summary.unwrap_or_default().to_owned(),
-            evidence: violations.map_or(Value::Null, |list| json!(list)),
-        });
+        );
     }
     let counts = format!(
         "{} added, {} of unknown outcome seen, {} never due in a read, {}",
@@ -366,11 +379,8 @@ fn conclude(found: &Found, added_count: u64, read_count: u64) -> CheckerResult {
                 1 => String::new(),
                 many => format!(" (and {} more)", many - 1),
             };
-            let mut result = conclusion(
-                Validity::Invalid,
-                SOURCE,
-                format!("{name}: {words}{more}"),
-            );
+            let mut result =
+                conclusion(Validity::Invalid, SOURCE, format!("{name}: {words}{more}"));
             result.evidence = violation.clone();
             result
         }
@@ -433,10 +443,7 @@ mod tests {
 
     #[test]
     fn without_a_read_that_must_return_something_nothing_is_known() {
-        let result = checked(&[
-            (0, "invoke", "add", json!(1)),
-            (0, "ok", "add", json!(1)),
-        ]);
+        let result = checked(&[(0, "invoke", "add", json!(1)), (0, "ok", "add", json!(1))]);
         assert_eq!(result.valid, Validity::Unknown);
         assert_eq!(result.evidence["never_read_count"], 1);
         assert_eq!(checked(&[]).valid, Validity::Unknown);
@@ -451,7 +458,11 @@ mod tests {
             (1, "ok", "read", json!([])),
         ]);
         assert_eq!(violated(&result), ["lost"]);
-        assert!(result.summary.contains("1 was there at 0.001 s"), "{}", result.summary);
+        assert!(
+            result.summary.contains("1 was there at 0.001 s"),
+            "{}",
+            result.summary
+        );
     }
 
     #[test]

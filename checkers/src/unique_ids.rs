@@ -15,7 +15,10 @@ const SOURCE: &str = "Jepsen's unique-ids checker; Herlihy & Wing 1990 for the o
 
 const PROPERTIES: [(&str, &str); 3] = [
     ("unique", "no number is drawn twice"),
-    ("counted-once", "no number is higher than the draws that had begun"),
+    (
+        "counted-once",
+        "no number is higher than the draws that had begun",
+    ),
     ("rising", "whoever draws later gets a higher number"),
 ];
 
@@ -81,9 +84,10 @@ fn look_at_key(
         if completion.operation_type != OperationType::Ok {
             continue;
         }
-        let number = completion.value.as_i64().ok_or_else(|| {
-            Malformed::at(line, format!("{} is no number", completion.value))
-        })?;
+        let number = completion
+            .value
+            .as_i64()
+            .ok_or_else(|| Malformed::at(line, format!("{} is no number", completion.value)))?;
         drawn.push((line, number, draw));
     }
     drawn.sort_by_key(|(line, ..)| *line);
@@ -94,7 +98,11 @@ fn look_at_key(
     let mut begun_count: i64 = 0;
     for (line, number, draw) in &drawn {
         if let Some(first) = owners.insert(*number, draw) {
-            let what = format!("{number} was drawn twice: {}, and {}", told(first), told(draw));
+            let what = format!(
+                "{number} was drawn twice: {}, and {}",
+                told(first),
+                told(draw)
+            );
             found.note("unique", key, &what, &[first, draw]);
         }
         // Those that failed drew nothing.
@@ -219,7 +227,11 @@ fn conclude(found: &Found) -> CheckerResult {
         }
         None => {
             let told = counted(found.drawn_count, "number");
-            conclusion(Validity::Valid, SOURCE, format!("{told} drawn, none of them twice"))
+            conclusion(
+                Validity::Valid,
+                SOURCE,
+                format!("{told} drawn, none of them twice"),
+            )
         }
     };
     result.properties = properties;
@@ -268,7 +280,11 @@ mod tests {
     fn a_number_drawn_twice_is_told() {
         let result = one_by_one(&[1, 2, 2]);
         assert_eq!(violated(&result), ["unique"]);
-        assert!(result.summary.contains("2 was drawn twice"), "{}", result.summary);
+        assert!(
+            result.summary.contains("2 was drawn twice"),
+            "{}",
+            result.summary
+        );
     }
 
     #[test]

@@ -493,5 +493,10 @@ fn transactions_of_appends_and_reads_are_judged_together() {
     );
     let text = r#"{"process":0,"type":"invoke","f":"txn","value":3}"#;
     let damage = judge(parsed(text, false), &Options::new(Model::ListAppend));
-    assert!(damage.expect_err("no transaction").to_string().contains("line 1"));
+    assert!(
+        damage
+            .expect_err("no transaction")
+            .to_string()
+            .contains("line 1")
+    );
 }

@@ -115,11 +115,7 @@ impl Clients {
                 Thread {
                     process: u64::from(number),
                     reader,
-                    route: Route::new(
-                        nodes.len(),
-                        number as usize,
-                        Workload::is_roaming(number),
-                    ),
+                    route: Route::new(nodes.len(), number as usize, Workload::is_roaming(number)),
                     next_at_ns: start_ns,
                     last_seen: BTreeMap::new(),
                     pending: None,
@@ -270,7 +266,10 @@ impl Clients {
             thread.next_at_ns = thread.next_at_ns.max(now_ns + LEFT_OUT_NS);
             return Ok(());
         }
-        let insistence = self.workload.insistence(number).filter(|_| !planned.is_read());
+        let insistence = self
+            .workload
+            .insistence(number)
+            .filter(|_| !planned.is_read());
         let manner = Manner {
             patience_ns: timeout_ns,
             insistence: insistence.map(|insistence| (number, insistence)),
@@ -384,8 +383,12 @@ impl Clients {
         recorder: &mut Recorder,
     ) -> results::Result<Option<Ended>> {
         let now_ns = world.now_ns();
-        let matching =
-            |thread: &Thread| thread.pending.as_ref().is_some_and(|p| p.call == Some(call));
+        let matching = |thread: &Thread| {
+            thread
+                .pending
+                .as_ref()
+                .is_some_and(|p| p.call == Some(call))
+        };
         let Some(number) = self.threads.iter().position(matching) else {
             return Ok(None);
         };

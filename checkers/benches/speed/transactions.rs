@@ -133,7 +133,10 @@ fn with_stale_read(mut history: History) -> History {
 pub(crate) fn rows(table: &mut Table) {
     for (name, is_good) in [
         ("list-append, 1,000,000 transactions", true),
-        ("list-append, 1,000,000 transactions, stale at the end", false),
+        (
+            "list-append, 1,000,000 transactions, stale at the end",
+            false,
+        ),
     ] {
         let Some(name) = table.wants(name) else {
             continue;

@@ -14,7 +14,10 @@ pub fn recorded(lines: &[Operation]) -> History {
         let Process::Client(process) = line.process else {
             continue;
         };
-        let key = line.key.as_deref().map_or(Value::Nil, |key| history.values.text(key));
+        let key = line
+            .key
+            .as_deref()
+            .map_or(Value::Nil, |key| history.values.text(key));
         let argument = argument(&line.value, &mut history.values);
         // Beyond what fits, the last function stands for the rest, and no model knows it.
         let function = history.function(&line.f).unwrap_or(u8::MAX.into());

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::linearizability::models::register::Register;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
 use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
-use register::KeyHistory;
 pub use objects::check_objects;
+use register::KeyHistory;
 pub use watch::Watch;
 
 const SOURCE: &str =

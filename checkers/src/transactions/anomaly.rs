@@ -92,7 +92,9 @@ impl Kind {
             Self::G0 => "appends of transactions do not interleave",
             Self::G1c => "no two transactions see each other's appends",
             Self::LostUpdate => "no two transactions update the same version of a list",
-            Self::GSingle => "no transaction sees a state that is old in one place and new in another",
+            Self::GSingle => {
+                "no transaction sees a state that is old in one place and new in another"
+            }
             Self::G2 => "transactions do not miss each other's appends",
             Self::G0RealTime => "appends of transactions have the order of real time",
             Self::G1cRealTime => "nothing is read that was appended later in real time",

@@ -125,7 +125,10 @@ mod tests {
         }
 
         fn neighbour(&self, node: u32, number: u32) -> Option<Option<u32>> {
-            self.0[node as usize].get(number as usize).copied().map(Some)
+            self.0[node as usize]
+                .get(number as usize)
+                .copied()
+                .map(Some)
         }
     }
 

@@ -76,7 +76,10 @@ impl Part for Inside<'_> {
     }
 
     fn neighbour(&self, node: u32, number: u32) -> Option<Option<u32>> {
-        let edge = self.graph.from(self.nodes[node as usize]).get(number as usize)?;
+        let edge = self
+            .graph
+            .from(self.nodes[node as usize])
+            .get(number as usize)?;
         Some(self.counts(edge))
     }
 }
@@ -111,7 +114,9 @@ impl<'a> Inside<'a> {
                 if best.is_some() && self.effort > EFFORT_MAX {
                     return best;
                 }
-                let most = best.as_ref().map_or(usize::MAX, |best| length(self.graph, best) - 1);
+                let most = best
+                    .as_ref()
+                    .map_or(usize::MAX, |best| length(self.graph, best) - 1);
                 if let Some(cycle) = self.path(start, start, most) {
                     best = Some(cycle);
                 }
@@ -133,7 +138,9 @@ impl<'a> Inside<'a> {
                 let Some(to) = self.places.get(&edge.to).copied() else {
                     continue;
                 };
-                let most = best.as_ref().map_or(usize::MAX, |best| length(self.graph, best) - 1);
+                let most = best
+                    .as_ref()
+                    .map_or(usize::MAX, |best| length(self.graph, best) - 1);
                 // The read itself is one step.
                 let Some(back) = self.path(to, from, most.saturating_sub(1)) else {
                     continue;

@@ -134,11 +134,7 @@ fn oracle(table: &Table) -> bool {
     extend(table, &mut order, &mut BTreeMap::new())
 }
 
-fn extend(
-    table: &Table,
-    order: &mut Vec<u32>,
-    state: &mut BTreeMap<u32, Vec<Value>>,
-) -> bool {
+fn extend(table: &Table, order: &mut Vec<u32>, state: &mut BTreeMap<u32, Vec<Value>>) -> bool {
     let all = 0..table.transactions.len() as u32;
     let left = |number: &u32| {
         table.transactions[*number as usize].outcome != OperationType::Fail
@@ -216,7 +212,10 @@ fn the_oracle_and_the_graph_say_the_same() {
             *kinds.entry(kind).or_default() += u64::from(findings.count(kind) > 0);
         }
     }
-    assert!(good > FUZZ_COUNT / 4 && bad > FUZZ_COUNT / 8, "{good} {bad}");
+    assert!(
+        good > FUZZ_COUNT / 4 && bad > FUZZ_COUNT / 8,
+        "{good} {bad}"
+    );
     for kind in [
         Kind::Duplicate,
         Kind::IncompatibleOrder,

@@ -59,7 +59,11 @@ fn what_has_an_order_is_valid() {
         ),
     ]);
     assert_eq!(found.valid(), Validity::Valid, "{}", found.summary());
-    assert!(found.summary().contains("3 transactions with 5 reads of 3 lists"));
+    assert!(
+        found
+            .summary()
+            .contains("3 transactions with 5 reads of 3 lists")
+    );
     assert_eq!(found.counts.update_count, 1);
 }
 
@@ -81,8 +85,11 @@ fn a_read_that_misses_what_was_there_before_is_stale() {
     assert_eq!(kinds(&found), [Kind::GSingleRealTime]);
     let said = found.summary();
     assert!(
-        said.contains("T1 (lines 5 to 6) read [1] of key \"x\", without 2, which T2 (lines 3 to 4) appended")
-            || said.contains("T2 (lines 5 to 6) read [1] of key \"x\", without 2, which T1 (lines 3 to 4) appended"),
+        said.contains(
+            "T1 (lines 5 to 6) read [1] of key \"x\", without 2, which T2 (lines 3 to 4) appended"
+        ) || said.contains(
+            "T2 (lines 5 to 6) read [1] of key \"x\", without 2, which T1 (lines 3 to 4) appended"
+        ),
         "{said}"
     );
     assert!(said.contains("was over before"), "{said}");
@@ -231,7 +238,11 @@ fn what_is_there_twice_or_in_two_orders_is_wrong() {
         (r#"["r","x",null]"#, r#"["r","x",[2,1]]"#),
     ]);
     assert_eq!(kinds(&found), [Kind::IncompatibleOrder]);
-    assert!(found.summary().contains("from place 1 on"), "{}", found.summary());
+    assert!(
+        found.summary().contains("from place 1 on"),
+        "{}",
+        found.summary()
+    );
 }
 
 #[test]
@@ -242,18 +253,23 @@ fn real_time_counts_through_many_transactions() {
     transactions.push((r#"["r","x",null]"#, r#"["r","x",[1]]"#));
     let found = one_by_one(&transactions);
     assert_eq!(kinds(&found), [Kind::GSingleRealTime]);
-    assert!(found.summary().contains("lines 103 to 104"), "{}", found.summary());
+    assert!(
+        found.summary().contains("lines 103 to 104"),
+        "{}",
+        found.summary()
+    );
 }
 
 #[test]
 fn histories_of_something_else_are_refused_with_their_line() {
     let refused = |text: &str| {
         let history = read(text.as_bytes(), None, false).expect("it is well-formed");
-        find(history).expect_err("it is no such history").to_string()
+        find(history)
+            .expect_err("it is no such history")
+            .to_string()
     };
-    let line = |value: &str| {
-        format!(r#"{{"process":0,"type":"invoke","f":"txn","value":{value}}}"#)
-    };
+    let line =
+        |value: &str| format!(r#"{{"process":0,"type":"invoke","f":"txn","value":{value}}}"#);
     for (value, part) in [
         (r#"[["w","x",1]]"#, "append"),
         (r#"[["append","x"]]"#, "step"),

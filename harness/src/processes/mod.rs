@@ -201,12 +201,7 @@ impl World for ProcessWorld {
         let patience = Duration::from_nanos(call.deadline_ns.saturating_sub(self.now_ns()));
         self.runtime.spawn(async move {
             let answer = match shared.cluster.address(&call.node) {
-                Some(address) => {
-                    shared
-                        .client
-                        .execute(address, &call, patience)
-                        .await
-                }
+                Some(address) => shared.client.execute(address, &call, patience).await,
                 None => Answer::Refused {
                     code: "NODE_DOWN".into(),
                     message: format!("{} does not run", call.node),
