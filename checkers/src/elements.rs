@@ -214,7 +214,7 @@ impl<'a> Object<'a> {
         value: &Value,
         read: &ClientOperation<'a>,
         known: Known,
-        is_there: &mut Vec<bool>,
+        is_there: &mut [bool],
         found: &mut Found,
     ) {
         let text = value.to_string();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
+use serde_json::Value;
 
 /// One operation of a client: its invocation and what became of it.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +46,19 @@ impl ClientOperation<'_> {
             .map_or(OperationType::Info, |(_, completion)| {
                 completion.operation_type
             })
+    }
+}
+
+/// Whether an operation changes nothing: a read, or a transaction of reads, which needs no record in any log.
+pub fn is_read(operation: &Operation) -> bool {
+    let is_read_step = |step: &Value| step[0] == "r";
+    match operation.f.as_ref() {
+        "read" => true,
+        "txn" => {
+            let steps = operation.value.as_array();
+            steps.is_some_and(|steps| steps.iter().all(is_read_step))
+        }
+        _ => false,
     }
 }
 
@@ -186,6 +200,16 @@ mod tests {
             [OperationType::Ok, OperationType::Info, OperationType::Info]
         );
         assert_eq!(operations[0].completion.unwrap().0, 3);
+    }
+
+    #[test]
+    fn transactions_of_reads_alone_are_reads() {
+        let is_read = |f, value| is_read(&super::lines("1", &[(0, "invoke", f, value)])[0]);
+        let json = |text: &str| serde_json::from_str(text).unwrap();
+        assert!(is_read("read", Value::Null));
+        assert!(is_read("txn", json(r#"[["r","1",[2]],["r","2",[]]]"#)));
+        assert!(!is_read("txn", json(r#"[["r","1",[2]],["append","2",3]]"#)));
+        assert!(!is_read("add", json("1")));
     }
 
     #[test]

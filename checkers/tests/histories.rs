@@ -473,3 +473,30 @@ fn an_explanation_says_what_contradicts_what() {
         "read 39 by process 3 on line 82 fits into no order of the operations before it: it needs 39, but there could only be 40"
     );
 }
+
+#[test]
+fn transactions_of_appends_and_reads_are_judged_together() {
+    let good = "{:process 0, :type :invoke, :f :txn, :value [[:append 5 1] [:r 6 nil]]}
+                {:process 0, :type :ok, :f :txn, :value [[:append 5 1] [:r 6 []]]}
+                {:process 1, :type :invoke, :f :txn, :value [[:r 5 nil]]}
+                {:process 1, :type :ok, :f :txn, :value [[:r 5 [1]]]}";
+    let report = judged(good, Options::new(Model::ListAppend));
+    assert_eq!(report.valid, Validity::Valid, "{}", report.summary);
+    let stale = good.replace("[[:r 5 [1]]]", "[[:r 5 []]]");
+    let report = judged(&stale, Options::new(Model::ListAppend));
+    assert_eq!(report.valid, Validity::Invalid);
+    assert_eq!(report.evidence["anomaly_counts"]["G-single-real-time"], 1);
+    assert!(
+        report.explanations[0].contains("without 1"),
+        "{:?}",
+        report.explanations
+    );
+    let text = r#"{"process":0,"type":"invoke","f":"txn","value":3}"#;
+    let damage = judge(parsed(text, false), &Options::new(Model::ListAppend));
+    assert!(
+        damage
+            .expect_err("no transaction")
+            .to_string()
+            .contains("line 1")
+    );
+}

@@ -216,7 +216,7 @@ pub struct RunArgs {
     /// [default: partition-random; with --swarm: all]
     #[arg(long, value_name = "FAULTS")]
     pub nemesis: Option<String>,
-    /// What clients do
+    /// What clients do: register, append, set, counter, unique-ids or list-append; the README says what each is
     #[arg(long, default_value = workload::WORKLOADS[0], value_name = "NAME")]
     pub workload: String,
     /// How long the workload runs: seconds, or 5m

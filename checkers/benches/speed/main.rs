@@ -4,6 +4,7 @@
 
 mod generate;
 mod table;
+mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -340,5 +341,6 @@ fn main() {
     large_registers(&mut table);
     hard_registers(&mut table);
     from_bytes(&mut table);
+    transactions::rows(&mut table);
     table.end();
 }

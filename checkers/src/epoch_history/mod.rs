@@ -30,7 +30,7 @@ use results::history::{Operation, OperationType, Process};
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 
-use crate::{conclusion, counted, seconds};
+use crate::{conclusion, counted, operations, seconds};
 use model::{Model, tells_of_voter_records};
 use watch::Watch;
 
@@ -144,7 +144,7 @@ fn cut_short(ends: &BTreeMap<String, u64>, history: &[Operation]) -> Option<Stri
             invoked.insert(line.process, line.time);
             continue;
         }
-        let served = line.operation_type == OperationType::Ok && line.f != "read";
+        let served = line.operation_type == OperationType::Ok && !operations::is_read(line);
         let node = line.node.as_ref().filter(|_| served);
         let (Some(node), Some(sent)) = (node, invoked.get(&line.process)) else {
             continue;

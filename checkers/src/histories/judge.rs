@@ -15,8 +15,8 @@ use super::pairs::{FailedCas, Pairs, pair};
 use super::record::History;
 use super::values::Value;
 use super::words;
-use crate::counted;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, Timeline, decide_all, refute};
+use crate::{counted, transactions};
 
 /// What a history is judged by, and what that may cost.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Options {
 /// What was concluded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// Whether the history is linearizable.
+    /// Whether the history is linearizable; with transactions, strictly serializable.
     pub valid: Validity,
     /// Why, in one sentence.
     pub summary: String,
@@ -67,12 +67,22 @@ const EXPLAINED_MAX_COUNT: usize = 10;
 /// How long finding the few operations that matter may take after violations were found.
 const EXPLAIN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Judges the history.
+/// Judges the history. Lists are judged key by key, or all together if there are transactions.
 ///
 /// # Errors
 ///
 /// If operations do not fit together, or are not of the model; with the line.
 pub fn judge(history: History, options: &Options) -> Result<Report, Damage> {
+    if options.model == Model::ListAppend && transactions::has_transactions(&history) {
+        let findings = transactions::find(history)?;
+        return Ok(Report {
+            valid: findings.valid(),
+            summary: findings.summary(),
+            explanations: findings.explanations(),
+            evidence: findings.evidence(),
+            notes: findings.notes,
+        });
+    }
     Ok(Keys::new(history, options)?.judge(options))
 }
 

@@ -27,7 +27,7 @@ pub enum Model {
     CasRegister,
     /// Text: `get`, `put` and `append`.
     KeyValue,
-    /// A list: `append` of one element and `read` of all.
+    /// A list: `append` of one element and `read` of all; or transactions, `txn`, of several of them.
     ListAppend,
     /// `add`, `remove` and `contains` of one element, and `read` of all.
     Set,

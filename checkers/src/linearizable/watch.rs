@@ -198,7 +198,7 @@ mod tests {
         let mut noticed = None;
         for _ in 0..20 {
             observe(1, "invoke", serde_json::json!([["r", "x", null]]));
-            noticed = noticed.or(observe(1, "ok", serde_json::json!([["r", "x", [1, 3]]])));
+            noticed = noticed.or(observe(1, "ok", serde_json::json!([["r", "x", [1, 2]]])));
         }
         let noticed = noticed.expect("a violation");
         assert!(noticed.contains("G-single-real-time"), "{noticed}");

@@ -16,7 +16,7 @@ pub(super) trait Part {
 /// The whole graph, with every edge.
 impl Part for Graph {
     fn node_count(&self) -> u32 {
-        Graph::node_count(self)
+        Self::node_count(self)
     }
 
     #[inline]

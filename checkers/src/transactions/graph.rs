@@ -135,7 +135,7 @@ impl Builder {
                 self.add(tail, *unread, Why::Passage, key as u32, place);
             }
             if let Some(last) = order.writers.last().filter(|last| committed(**last)) {
-                self.to_unread(*last, tail, order, Why::Append, key as u32);
+                self.edges_to_unread(*last, tail, order, Why::Append, key as u32);
             }
         }
         for seen in &versions.seen {
@@ -157,7 +157,13 @@ impl Builder {
                     let is_updater = order.unread.binary_search(&seen.transaction).is_ok();
                     updater_counts[key] += usize::from(is_updater);
                     if !is_updater || updater_counts[key] <= UPDATERS_MAX_COUNT {
-                        self.to_unread(seen.transaction, tails[key], order, Why::Missed, seen.key);
+                        self.edges_to_unread(
+                            seen.transaction,
+                            tails[key],
+                            order,
+                            Why::Missed,
+                            seen.key,
+                        );
                     }
                 }
                 None => {}
@@ -166,7 +172,7 @@ impl Builder {
     }
 
     /// Edges from a transaction to all that appended what nobody read, but for itself.
-    fn to_unread(&mut self, from: u32, tail: u32, order: &Order, why: Why, key: u32) {
+    fn edges_to_unread(&mut self, from: u32, tail: u32, order: &Order, why: Why, key: u32) {
         let place = order.writers.len() as u32;
         if order.unread.binary_search(&from).is_err() {
             return self.add(from, tail, why, key, place);

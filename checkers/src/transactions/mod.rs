@@ -71,6 +71,12 @@ pub struct Counts {
     pub edge_count: u64,
 }
 
+/// Whether a history is one of transactions.
+pub fn has_transactions(history: &History) -> bool {
+    let mut functions = history.functions.iter();
+    functions.any(|name| table::FUNCTIONS.contains(&name.as_str()))
+}
+
 /// Looks for everything that no order of the transactions allows.
 ///
 /// # Errors

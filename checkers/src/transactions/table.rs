@@ -145,7 +145,7 @@ impl Table {
 }
 
 /// What transactions are called.
-const FUNCTIONS: [&str; 2] = ["txn", "transaction"];
+pub(super) const FUNCTIONS: [&str; 2] = ["txn", "transaction"];
 
 /// Whether these are the steps that were asked for, now with results.
 fn is_answer(asked: &[Step], answered: &[Step]) -> bool {
