@@ -10,6 +10,7 @@ use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
 pub mod bounds;
+pub mod conformance;
 pub mod disk_faults;
 pub mod disks;
 pub mod elements;
@@ -68,6 +69,8 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
     };
     let mut checkers = BTreeMap::new();
     checkers.insert("epoch-history".to_owned(), epoch_history);
+    let conformance = isolated(CONFORMANCE, &|| conformance::check(&recording.trace));
+    checkers.insert(CONFORMANCE.to_owned(), conformance);
     if !recording.disks.is_empty() {
         let disks = isolated(DISKS, &|| {
             disks::check(&recording.trace, &recording.disks, &recording.schedule)
@@ -79,6 +82,8 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
 
 /// Name of the checker of disks. A recording without them, for example one made by hand, is judged without.
 const DISKS: &str = "disks";
+/// Name of the checker of steps.
+const CONFORMANCE: &str = "conformance";
 
 /// What of a trace the checkers need that look for single events in it.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +142,7 @@ fn combine(
 }
 
 /// Checkers in the order in which they get to explain the verdict: what users lose comes first.
-const EXPLANATION_ORDER: [&str; 12] = [
+const EXPLANATION_ORDER: [&str; 13] = [
     "safety",
     "linearizable",
     "transactions",
@@ -146,6 +151,7 @@ const EXPLANATION_ORDER: [&str; 12] = [
     "unique-ids",
     "epoch-history",
     DISKS,
+    CONFORMANCE,
     "liveness",
     "node-logs",
     "stats",

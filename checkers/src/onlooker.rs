@@ -10,7 +10,7 @@ use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::Verdict;
 
 use crate::liveness::Kept;
-use crate::{DISKS, Options, Told, combine, disks, epoch_history};
+use crate::{CONFORMANCE, DISKS, Options, Told, combine, conformance, disks, epoch_history};
 
 /// Sees every event of a trace once, and remembers what the checkers will need of it.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Onlooker {
     phase: Kept,
     /// What nodes say of their disks. `None` once it has panicked.
     disks: Option<disks::Claimed>,
+    /// Whether their steps are allowed. `None` once it has panicked.
+    conformance: Option<conformance::Specification>,
 }
 
 impl Onlooker {
@@ -33,6 +35,7 @@ impl Onlooker {
             refusals: Vec::new(),
             phase: Kept::default(),
             disks: Some(disks::Claimed::default()),
+            conformance: Some(conformance::Specification::default()),
         }
     }
 
@@ -50,6 +53,12 @@ impl Onlooker {
             let observed = catch_unwind(AssertUnwindSafe(|| epoch_history.observe(event)));
             if observed.is_err() {
                 self.epoch_history = None;
+            }
+        }
+        if let Some(conformance) = &mut self.conformance {
+            let observed = catch_unwind(AssertUnwindSafe(|| conformance.observe(event)));
+            if observed.is_err() {
+                self.conformance = None;
             }
         }
         if let Some(disks) = &mut self.disks {
@@ -79,6 +88,9 @@ impl Onlooker {
             phase: &phase,
         };
         let mut checkers = BTreeMap::from([("epoch-history".to_owned(), epoch_history)]);
+        let specification = self.conformance?;
+        let conformance = catch_unwind(AssertUnwindSafe(|| specification.conclude())).ok()?;
+        checkers.insert(CONFORMANCE.to_owned(), conformance);
         if !recording.disks.is_empty() {
             let claimed = self.disks?;
             let compared =

@@ -300,3 +300,29 @@ fn a_snapshot_that_is_not_durable_is_found_on_the_disk_without_a_crash() {
         assert_eq!(properties[id]["valid"], false, "{properties}");
     }
 }
+
+#[test]
+fn steps_that_do_no_harm_yet_are_named_by_the_specification() {
+    for (bug, rule) in [
+        ("no-prevote", "C6"),
+        ("prevote-follower-always-rejects", "C5"),
+        ("diverging-parked", "C10"),
+        ("restart-as-leader", "C3"),
+    ] {
+        let lab = Lab::new();
+        let arguments = format!(
+            "sim --nemesis partition-random,kill,pause --trace-messages --bug {bug} --time 8 \
+             --seeds 1..8 --fail-fast --json"
+        );
+        let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(
+            outcome.code, 1,
+            "{bug}: {}{}",
+            outcome.stdout, outcome.stderr
+        );
+        let verdict = document(&lab.latest().join("verdict.json"));
+        let property = &verdict["checkers"]["conformance"]["properties"][rule];
+        assert_eq!(property["valid"], false, "{bug}: {verdict}");
+        assert!(property["evidence"]["event"]["time"].is_u64(), "{property}");
+    }
+}

@@ -1,0 +1,200 @@
+//! Owns the state of one replica by the specification: what its steps have made of it so far.
+//! Never judges a step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use results::trace::{Message, Role, Started, TraceDetail, TraceEvent};
+
+/// A request of a peer that waits for its answer.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// Counts requests as they come.
+    pub(super) order: u64,
+    pub(super) epoch: i32,
+    pub(super) last_epoch: Option<i32>,
+    /// Whether it must be granted or refused, where it asks for a vote and that can be told.
+    pub(super) grant: Option<bool>,
+    /// Whether a fetch must be refused.
+    pub(super) is_refused: bool,
+}
+
+/// What a leader has answered to the fetch that was under way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fetched {
+    pub(super) records: Option<(i64, i64)>,
+    pub(super) high_watermark: Option<i64>,
+    pub(super) diverging: Option<(i32, i64)>,
+    pub(super) is_snapshot: bool,
+}
+
+/// One replica.
+#[derive(Debug, Default)]
+pub(super) struct Replica {
+    pub(super) has_started: bool,
+    pub(super) role: Option<Role>,
+    pub(super) epoch: i32,
+    pub(super) leader: Option<String>,
+    pub(super) vote: Option<String>,
+    /// Epochs in its log and where they start, ascending; `None` for one that starts nobody knows where.
+    pub(super) epochs: Vec<(i32, Option<i64>)>,
+    pub(super) log_end: i64,
+    pub(super) epoch_start: Option<i64>,
+    pub(super) has_led_append: bool,
+    /// Voters by the offset of their record; the last ones are in force.
+    voters: Vec<(i64, BTreeSet<String>)>,
+    /// Its last start found it to be no voter, though one with its number is.
+    is_stranger: bool,
+    /// Who granted a pre-vote in the present pre-election.
+    pub(super) granted: BTreeSet<String>,
+    /// The same of the one that a new epoch has just ended.
+    pub(super) granted_before: BTreeSet<String>,
+    /// What happens is part of the step that an answer to a fetch has caused.
+    pub(super) is_digesting: bool,
+    /// A later epoch was adopted by the step that goes on.
+    pub(super) is_advancing: bool,
+    /// Its requests without an answer: kind and epoch, by peer and number.
+    in_flight: BTreeMap<(String, u64), (String, Option<i32>)>,
+    /// Requests of others without an answer.
+    pub(super) asked: BTreeMap<(String, u64), Asked>,
+    pub(super) next_order: u64,
+    /// The latest request of a peer that was answered.
+    pub(super) answered_order: Option<u64>,
+    /// What is being digested.
+    pub(super) fetched: Option<Fetched>,
+    /// Whether a fetch may have succeeded since it follows its leader.
+    pub(super) may_have_fetched: bool,
+    pub(super) installed_end: Option<i64>,
+    /// Whether it reports messages at all.
+    pub(super) reports_messages: bool,
+    next: (u32, u64),
+    pub(super) is_broken: bool,
+}
+
+impl Replica {
+    /// Notes which event comes next, and whether any is missing.
+    pub(super) fn enter(&mut self, event: &TraceEvent) {
+        let (incarnation, seq) = self.next;
+        let follows = (event.incarnation == incarnation && event.seq == seq)
+            || (event.incarnation > incarnation && event.seq == 0);
+        self.is_broken |= !follows;
+        self.next = (event.incarnation, event.seq + 1);
+        self.reports_messages |= matches!(
+            event.detail,
+            TraceDetail::RpcSent { .. } | TraceDetail::RpcReceived { .. }
+        );
+    }
+
+    /// Epoch of the last record; `None` where nobody knows.
+    pub(super) fn last_epoch(&self) -> Option<i32> {
+        match self.epochs.last() {
+            Some((epoch, _)) => Some(*epoch),
+            None => (self.log_end == 0).then_some(0),
+        }
+    }
+
+    /// The largest epoch in the log up to `epoch`, and where it ends; `None` where nobody knows.
+    pub(super) fn end_of_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
+        let newer = self.epochs.partition_point(|(known, _)| *known <= epoch);
+        let found = self.epochs[newer.checked_sub(1)?].0;
+        match self.epochs.get(newer) {
+            None => Some((found, self.log_end)),
+            Some((_, start)) => start.map(|start| (found, start)),
+        }
+    }
+
+    /// The voters in force; `None` where nobody knows.
+    pub(super) fn voters(&self) -> Option<&BTreeSet<String>> {
+        self.voters.last().map(|(_, voters)| voters)
+    }
+
+    /// Whether it is one of the voters; `None` where nobody knows.
+    pub(super) fn is_voter(&self, name: &str) -> Option<bool> {
+        let listed = self.voters()?.contains(name);
+        Some(listed && !self.is_stranger)
+    }
+
+    pub(super) fn start(&mut self, epoch: i32, started: &Started) {
+        let known = std::mem::take(&mut self.epochs);
+        *self = Self {
+            has_started: true,
+            role: Some(started.role),
+            epoch,
+            log_end: started.log_end,
+            reports_messages: self.reports_messages,
+            next: self.next,
+            is_broken: self.is_broken,
+            ..Self::default()
+        };
+        self.leader.clone_from(&started.leader);
+        self.vote.clone_from(&started.voted_for);
+        self.epochs = known;
+        self.epochs
+            .retain(|(_, start)| start.is_none_or(|start| start < started.log_end));
+        let is_known = self
+            .epochs
+            .last()
+            .is_some_and(|it| it.0 == started.last_epoch);
+        if !is_known {
+            self.epochs.clear();
+            if started.log_end > started.log_start {
+                self.epochs.push((started.last_epoch, None));
+            } else if started.log_end > 0 {
+                self.epochs = vec![(started.last_epoch, None)];
+            }
+        }
+        if let Some(voters) = &started.voters {
+            self.voters = vec![(-1, voters.iter().cloned().collect())];
+        }
+        self.is_stranger = started.is_voter == Some(false);
+    }
+
+    pub(super) fn append(&mut self, base_offset: i64, last_offset: i64, epoch: i32) {
+        if self.epochs.last().is_none_or(|(last, _)| *last != epoch) {
+            self.epochs.push((epoch, Some(base_offset)));
+        }
+        self.log_end = last_offset + 1;
+    }
+
+    pub(super) fn cut(&mut self, end: i64) {
+        self.epochs
+            .retain(|(_, start)| start.is_none_or(|start| start < end));
+        // Voters that were in force at the last start may have been in what is cut off.
+        self.voters.retain(|(offset, _)| *offset < end);
+        self.log_end = end;
+    }
+
+    pub(super) fn install(&mut self, end_offset: i64, epoch: i32, voters: Option<&[String]>) {
+        self.log_end = end_offset;
+        self.epochs = vec![(epoch, None)];
+        self.installed_end = Some(end_offset);
+        if let Some(voters) = voters {
+            self.voters = vec![(-1, voters.iter().cloned().collect())];
+            self.is_stranger = false;
+        }
+    }
+
+    pub(super) fn take_voters(&mut self, offset: i64, voters: &[String]) {
+        self.voters.push((offset, voters.iter().cloned().collect()));
+        self.is_stranger = false;
+    }
+
+    /// A transition: whatever was asked before is forgotten.
+    pub(super) fn reset_connections(&mut self) {
+        self.in_flight.clear();
+        self.granted_before = std::mem::take(&mut self.granted);
+    }
+
+    pub(super) fn note_sent(&mut self, to: &str, message: &Message) {
+        if let Some(correlation) = message.correlation {
+            let kind = (message.rpc.to_string(), message.message_epoch);
+            self.in_flight.insert((to.to_owned(), correlation), kind);
+        }
+    }
+
+    /// Takes an answer; if it is one to the request under way in this epoch, what was asked.
+    pub(super) fn take_in_flight(&mut self, from: &str, message: &Message) -> Option<String> {
+        let key = (from.to_owned(), message.correlation?);
+        let (kind, epoch) = self.in_flight.remove(&key)?;
+        (epoch == Some(self.epoch)).then_some(kind)
+    }
+}
