@@ -17,7 +17,7 @@ use crate::context;
 use crate::error::{ReportError, Result};
 use crate::evidence::{self, EvidenceView};
 use crate::faults::{self, FaultRow};
-use crate::interactive::{self, Moment};
+use crate::interactive::{self, Diagram, Moment};
 use crate::operations::Outcome;
 use crate::reading::{Damage, Run};
 use crate::text::{self, printable};
@@ -47,6 +47,7 @@ struct RunPage {
     pictures: Vec<Picture>,
     moments: Vec<MomentLink>,
     timeline: String,
+    diagram: Diagram,
     states: [&'static str; 7],
     numbers: Vec<NumberRow>,
     errors: Vec<ErrorRow>,
@@ -95,8 +96,8 @@ struct PropertyRow {
     evidence: Option<EvidenceView>,
 }
 
-/// Writes `index.html`, `junit.xml` and the plots (`latency.svg`, `rate.svg`, `epochs.svg`, and
-/// `clock-skew.svg` where clocks were measured) into the run folder.
+/// Writes `index.html`, `junit.xml` and the plots (`latency.svg`, `rate.svg`, `epochs.svg`, `log.svg`,
+/// and `clock-skew.svg` where clocks were measured) into the run folder.
 ///
 /// Whatever is missing or damaged in the recording is named in the report.
 ///
@@ -128,6 +129,7 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
     let moments = interactive::moments(&run);
     RunPage {
         timeline: interactive::timeline(&run, &moments),
+        diagram: interactive::diagram(&run, &moments),
         moments: links(&moments),
         states: NodeState::ALL.map(NodeState::word),
         policy: content_policy::policy(&style, assets::RUN_SCRIPT),

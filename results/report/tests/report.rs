@@ -54,7 +54,13 @@ fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
     assert!(html.contains(r#"<a href="nodes/n1/trace.jsonl">"#));
     assert!(html.contains(r#"<a href="nodes/n1/node.log">"#));
 
-    for plot in ["latency.svg", "rate.svg", "epochs.svg", "clock-skew.svg"] {
+    for plot in [
+        "latency.svg",
+        "rate.svg",
+        "epochs.svg",
+        "log.svg",
+        "clock-skew.svg",
+    ] {
         let svg = read(folder.path(), plot);
         assert_well_formed(&svg);
         assert!(svg.contains("#3"), "{plot} names the faults");
@@ -364,6 +370,31 @@ fn every_kind_of_fault_has_its_own_colour() {
         assert!(html.contains(&format!("class=\"key key-{key}\"")), "{key}");
         assert!(html.contains(&format!("--fault-{key}:#")), "{key}");
     }
+}
+
+#[test]
+fn messages_are_drawn_where_they_were_traced_and_missed_where_not() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
+    let html = rendered(&folder);
+    assert!(text_of(&html).contains("Run it again with --trace-messages"));
+    assert!(!html.contains("id=\"messages-data\""));
+
+    let mut trace = common::trace(1, 20);
+    let line = json!({"time": 5_000_000_000u64, "node": "n1", "incarnation": 1, "seq": 900,
+        "epoch": 1, "event": "rpc-sent", "to": "n2", "rpc": "</script><vote>",
+        "is_response": false, "correlation": 7, "message_epoch": 2});
+    trace.push_str(&format!("{line}\n"));
+    let damaged = line.to_string().replace("\"rpc\"", "\"rpx\"");
+    trace.push_str(&format!("{damaged}\n"));
+    std::fs::write(folder.trace_path("n1"), trace).unwrap();
+    let html = rendered(&folder);
+    assert!(html.contains("id=\"messages-data\"") && !html.contains("<vote>"));
+    assert!(!text_of(&html).contains("--trace-messages to have them"));
+    assert!(
+        text_of(&html).contains("nodes/n1/trace.jsonl: line"),
+        "the damaged message is named"
+    );
 }
 
 #[test]
