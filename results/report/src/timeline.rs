@@ -187,8 +187,12 @@ impl NodeTimeline {
         let before = self.log.last();
         let (end, mark) = before.map_or((0, 0), |last| (last.log_end, last.high_watermark));
         let (end, mark) = match event.event.as_ref() {
-            // What is committed is not on disk: a node learns it anew.
-            "started" => (event.log_end.unwrap_or(end), 0),
+            // What is committed is not on disk, and a node learns it anew; what it knew before stays
+            // true as far as its log still goes.
+            "started" => {
+                let end = event.log_end.unwrap_or(0);
+                (end, mark.min(end))
+            }
             "append" => (
                 event.last_offset.map_or(end, |last| last.saturating_add(1)),
                 mark,
@@ -341,6 +345,7 @@ mod tests {
             event(35, 1, r#""flush","log_end":7"#),
             event(40, 1, r#""truncate","log_end":5"#),
             event(50, 1, r#""started","role":"follower","log_end":5"#),
+            event(70, 1, r#""started","role":"follower","log_end":0"#),
             event(
                 60,
                 1,
@@ -354,7 +359,7 @@ mod tests {
             .collect();
         assert_eq!(
             told,
-            [(10, 4, 0), (20, 7, 0), (30, 7, 5), (40, 5, 5), (50, 5, 0)]
+            [(10, 4, 0), (20, 7, 0), (30, 7, 5), (40, 5, 5), (70, 0, 0)]
         );
         assert_eq!(
             life.high_watermark,

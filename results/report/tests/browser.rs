@@ -358,6 +358,10 @@ fn a_million_operations_are_rendered_soon_and_move_smoothly() {
     eprintln!("rendered in {rendered:?}, {size_bytes} bytes");
     assert!(rendered < Duration::from_secs(10), "{rendered:?}");
     assert!(size_bytes < 20_000_000, "{size_bytes} bytes");
+    let latency_bytes = std::fs::metadata(folder.path().join("latency.svg"))
+        .unwrap()
+        .len();
+    assert!(latency_bytes < 1_500_000, "{latency_bytes} bytes");
     let script = format!(
         "{READY}
         const told = {{ ready_ms: performance.now() }};
