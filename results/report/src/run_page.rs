@@ -5,6 +5,7 @@ mod numbers;
 mod pictures;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use askama::Template;
 use results::manifest::{RunOptions, Voters};
@@ -128,8 +129,8 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
     let manifest = run.manifest.as_ref();
     let moments = interactive::moments(&run);
     RunPage {
-        timeline: interactive::timeline(&run, &moments),
-        diagram: interactive::diagram(&run, &moments),
+        timeline: unless_it_panics(|| interactive::timeline(&run, &moments), String::new),
+        diagram: unless_it_panics(|| interactive::diagram(&run, &moments), Diagram::failed),
         moments: links(&moments),
         states: NodeState::ALL.map(NodeState::word),
         policy: content_policy::policy(&style, assets::RUN_SCRIPT),
@@ -155,6 +156,11 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         files: numbers::files(&run.files),
         damages: run.damages,
     }
+}
+
+/// Recordings can hold what nobody thought of; that must not cost the rest of the page.
+fn unless_it_panics<T>(make: impl FnOnce() -> T, otherwise: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| otherwise())
 }
 
 /// Links to the violations; more than a few would push everything else off the screen.

@@ -26,6 +26,16 @@ pub(crate) struct Diagram {
     pub(crate) notice: String,
 }
 
+impl Diagram {
+    /// In place of a diagram that could not be made.
+    pub(crate) fn failed() -> Self {
+        Self {
+            data: String::new(),
+            notice: "The messages could not be drawn: the drawing code panicked.".to_owned(),
+        }
+    }
+}
+
 /// Packs the messages of `run`.
 pub(crate) fn diagram(run: &Run, moments: &[Moment]) -> Diagram {
     let all = messages::messages(&run.nodes);
