@@ -16,6 +16,7 @@ pub(crate) const RUN_SCRIPT: &str = concat!(
     include_str!("../templates/run/operations.js"),
     include_str!("../templates/run/timeline.js"),
     include_str!("../templates/run/controls.js"),
+    include_str!("../templates/run/messages.js"),
     include_str!("../templates/run/start.js"),
 );
 

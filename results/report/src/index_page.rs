@@ -7,11 +7,15 @@ use std::path::Path;
 use askama::Template;
 use results::manifest::Manifest;
 use results::store::{RunFolder, Store, write_atomically};
+use results::verdict::Verdict;
 
 use crate::error::{ReportError, Result};
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
 use crate::{assets, content_policy, reading};
+
+/// `nodes/n1/data/...`: deeper than this no run keeps files.
+const FOLDER_DEPTH: usize = 6;
 
 /// In the head of every report, so that the list of runs need not read every history again.
 const OK_COUNT_TAG: &str = "<meta name=\"ok-count\" content=\"";
@@ -40,6 +44,10 @@ struct IndexRow {
     duration_key: i64,
     ok: String,
     ok_key: i64,
+    size: String,
+    size_key: u64,
+    /// Names and values that only a comparison shows, as JSON.
+    more: String,
 }
 
 /// Writes `index.html` into the store: a table of all runs, newest first.
@@ -74,7 +82,9 @@ pub(crate) fn page(store: &Store) -> Result<String> {
 
 fn row(folder: &RunFolder, manifest: &Manifest) -> IndexRow {
     let name = reading::folder_name(folder.path());
-    let verdict = match folder.verdict() {
+    let judged = folder.verdict();
+    let more = more(judged.as_ref().ok().and_then(Option::as_ref), manifest);
+    let verdict = match &judged {
         Ok(Some(verdict)) => verdict_view(Some(verdict.valid), &verdict.summary),
         Ok(None) if manifest.ended.is_none() => verdict_view(None, "interrupted"),
         Ok(None) => verdict_view(None, "never judged"),
@@ -85,6 +95,7 @@ fn row(folder: &RunFolder, manifest: &Manifest) -> IndexRow {
         length.num_milliseconds().max(0)
     });
     let ok_count = ok_count(folder);
+    let size_bytes = size_bytes(folder.path(), FOLDER_DEPTH);
     let options = &manifest.options;
     IndexRow {
         href: format!("{}/index.html", text::url_segment(&name)),
@@ -107,7 +118,51 @@ fn row(folder: &RunFolder, manifest: &Manifest) -> IndexRow {
         duration_key: length_ms.unwrap_or(-1),
         ok: ok_count.map_or_else(|| "–".to_owned(), text::count),
         ok_key: ok_count.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX)),
+        size: text::size_bytes(size_bytes),
+        size_key: size_bytes,
+        more,
     }
+}
+
+/// What two runs are compared by, besides the columns of the list.
+fn more(verdict: Option<&Verdict>, manifest: &Manifest) -> String {
+    let options = &manifest.options;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut tell = |name: &str, value: String| pairs.push((printable(name), printable(&value)));
+    if let Some(verdict) = verdict {
+        tell("why", text::shortened(&verdict.summary, 400));
+        for (name, result) in &verdict.checkers {
+            let told = format!("{}: {}", result.valid.word(), result.summary);
+            tell(name, text::shortened(&told, 300));
+        }
+    }
+    tell("world", manifest.world.clone());
+    tell("nodes", options.nodes.to_string());
+    tell("observers", options.cluster.observers.to_string());
+    tell("clients", options.concurrency.to_string());
+    tell("rate per second", options.rate_per_second.to_string());
+    tell("workload time", text::duration_ms(options.time_ms));
+    tell("interval of faults", text::duration_ms(options.interval_ms));
+    let timeout = text::duration_ms(options.operation_timeout_ms);
+    tell("operation timeout", timeout);
+    let environment = &manifest.environment;
+    let commit = environment.commit.clone();
+    tell("commit", commit.unwrap_or_else(|| "unknown".into()));
+    tell("system", environment.system.clone());
+    serde_json::to_string(&pairs).unwrap_or_default()
+}
+
+/// Bytes of all files in a folder, as far down as runs keep any.
+fn size_bytes(folder: &Path, depth: usize) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(about) if about.is_file() => about.len(),
+        Ok(about) if about.is_dir() && depth > 0 => size_bytes(&entry.path(), depth - 1),
+        _ => 0,
+    });
+    sizes.sum()
 }
 
 fn ok_count(folder: &RunFolder) -> Option<u64> {

@@ -13,6 +13,7 @@ mod index_page;
 mod interactive;
 mod junit;
 mod lanes;
+mod messages;
 mod names;
 mod operations;
 mod plots;

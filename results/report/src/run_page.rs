@@ -5,6 +5,7 @@ mod numbers;
 mod pictures;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use askama::Template;
 use results::manifest::{RunOptions, Voters};
@@ -17,7 +18,7 @@ use crate::context;
 use crate::error::{ReportError, Result};
 use crate::evidence::{self, EvidenceView};
 use crate::faults::{self, FaultRow};
-use crate::interactive::{self, Moment};
+use crate::interactive::{self, Diagram, Moment};
 use crate::operations::Outcome;
 use crate::reading::{Damage, Run};
 use crate::text::{self, printable};
@@ -47,6 +48,7 @@ struct RunPage {
     pictures: Vec<Picture>,
     moments: Vec<MomentLink>,
     timeline: String,
+    diagram: Diagram,
     states: [&'static str; 7],
     numbers: Vec<NumberRow>,
     errors: Vec<ErrorRow>,
@@ -95,8 +97,8 @@ struct PropertyRow {
     evidence: Option<EvidenceView>,
 }
 
-/// Writes `index.html`, `junit.xml` and the plots (`latency.svg`, `rate.svg`, `epochs.svg`, and
-/// `clock-skew.svg` where clocks were measured) into the run folder.
+/// Writes `index.html`, `junit.xml` and the plots (`latency.svg`, `rate.svg`, `epochs.svg`, `log.svg`,
+/// and `clock-skew.svg` where clocks were measured) into the run folder.
 ///
 /// Whatever is missing or damaged in the recording is named in the report.
 ///
@@ -127,7 +129,8 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
     let manifest = run.manifest.as_ref();
     let moments = interactive::moments(&run);
     RunPage {
-        timeline: interactive::timeline(&run, &moments),
+        timeline: unless_it_panics(|| interactive::timeline(&run, &moments), String::new),
+        diagram: unless_it_panics(|| interactive::diagram(&run, &moments), Diagram::failed),
         moments: links(&moments),
         states: NodeState::ALL.map(NodeState::word),
         policy: content_policy::policy(&style, assets::RUN_SCRIPT),
@@ -153,6 +156,11 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         files: numbers::files(&run.files),
         damages: run.damages,
     }
+}
+
+/// Recordings can hold what nobody thought of; that must not cost the rest of the page.
+fn unless_it_panics<T>(make: impl FnOnce() -> T, otherwise: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| otherwise())
 }
 
 /// Links to the violations; more than a few would push everything else off the screen.

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use crate::messages::{Said, Spoken};
+
 /// What a node was at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeState {
@@ -66,6 +68,17 @@ pub(crate) struct Span {
     pub(crate) state: NodeState,
 }
 
+/// How far a node's log goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogSample {
+    /// Nanoseconds since the run started.
+    pub(crate) at_ns: u64,
+    /// Offset after the last record.
+    pub(crate) log_end: i64,
+    /// Everything below is committed, as far as the node knows.
+    pub(crate) high_watermark: i64,
+}
+
 /// The life of one node.
 #[derive(Debug, Default)]
 pub(crate) struct NodeTimeline {
@@ -83,6 +96,10 @@ pub(crate) struct NodeTimeline {
     pub(crate) event_count: u64,
     /// Highest high watermark the node told of.
     pub(crate) high_watermark: Option<i64>,
+    /// Log end and high watermark at every change of either.
+    pub(crate) log: Vec<LogSample>,
+    /// Messages it sent and received, where they were traced.
+    pub(crate) said: Vec<Said>,
     /// Why the node refused to start, if it ever did.
     pub(crate) refusal: Option<String>,
     last_event_ns: u64,
@@ -102,6 +119,12 @@ struct Event<'a> {
     reason: Option<Cow<'a, str>>,
     #[serde(default)]
     high_watermark: Option<i64>,
+    #[serde(default)]
+    log_end: Option<i64>,
+    #[serde(default)]
+    last_offset: Option<i64>,
+    #[serde(default)]
+    end_offset: Option<i64>,
 }
 
 impl NodeTimeline {
@@ -122,9 +145,13 @@ impl NodeTimeline {
         if self.epoch_changes.last().map(|(_, epoch)| *epoch) != Some(event.epoch) {
             self.epoch_changes.push((event.time, event.epoch));
         }
-        if let Some(mark) = event.high_watermark {
-            self.high_watermark = self.high_watermark.max(Some(mark));
+        if matches!(event.event.as_ref(), "rpc-sent" | "rpc-received") {
+            let spoken: Spoken<'_> = serde_json::from_slice(line)?;
+            self.said.extend(spoken.said(event.time));
+            self.last_event_ns = self.last_event_ns.max(event.time);
+            return Ok(());
         }
+        self.take_log(&event);
         let state = event.role.as_deref().and_then(NodeState::from_word);
         match (event.event.as_ref(), state) {
             ("started", state) => {
@@ -154,6 +181,38 @@ impl NodeTimeline {
         }
         self.last_event_ns = self.last_event_ns.max(event.time);
         Ok(())
+    }
+
+    fn take_log(&mut self, event: &Event<'_>) {
+        let before = self.log.last();
+        let (end, mark) = before.map_or((0, 0), |last| (last.log_end, last.high_watermark));
+        let (end, mark) = match event.event.as_ref() {
+            // What is committed is not on disk, and a node learns it anew; what it knew before stays
+            // true as far as its log still goes.
+            "started" => {
+                let end = event.log_end.unwrap_or(0);
+                (end, mark.min(end))
+            }
+            "append" => (
+                event.last_offset.map_or(end, |last| last.saturating_add(1)),
+                mark,
+            ),
+            "truncate" => (event.log_end.unwrap_or(end), mark),
+            "snapshot-installed" => (event.end_offset.unwrap_or(end), mark),
+            "high-watermark" => (
+                event.log_end.unwrap_or(end),
+                event.high_watermark.unwrap_or(mark),
+            ),
+            _ => return,
+        };
+        self.high_watermark = self.high_watermark.max(Some(mark).filter(|mark| *mark > 0));
+        if before.is_none_or(|last| (last.log_end, last.high_watermark) != (end, mark)) {
+            self.log.push(LogSample {
+                at_ns: event.time,
+                log_end: end,
+                high_watermark: mark,
+            });
+        }
     }
 
     /// When the process that spoke last ended, given that the next one spoke first at `next_ns`.
@@ -260,6 +319,8 @@ mod tests {
         assert_eq!(killed.epoch_changes, [(10, 0), (50, 1)]);
         assert_eq!(killed.elections_won, [(60, 1)]);
         assert_eq!(killed.high_watermark, Some(9));
+        let told = killed.log.last().unwrap();
+        assert_eq!((told.at_ns, told.log_end, told.high_watermark), (600, 9, 9));
         let unexplained = timeline(vec![], &lines);
         assert_eq!(
             unexplained.spans[3],
@@ -269,6 +330,43 @@ mod tests {
                 state: Down
             }
         );
+    }
+
+    #[test]
+    fn the_log_is_followed_through_appends_truncations_and_restarts() {
+        let lines = [
+            event(10, 0, r#""started","role":"follower","log_end":4"#),
+            event(
+                20,
+                1,
+                r#""append","base_offset":4,"last_offset":6,"batch_epoch":1,"crc":1"#,
+            ),
+            event(30, 1, r#""high-watermark","high_watermark":5,"log_end":7"#),
+            event(35, 1, r#""flush","log_end":7"#),
+            event(40, 1, r#""truncate","log_end":5"#),
+            event(50, 1, r#""started","role":"follower","log_end":5"#),
+            event(70, 1, r#""started","role":"follower","log_end":0"#),
+            event(
+                60,
+                1,
+                r#""rpc-sent","to":"n2","rpc":"fetch","is_response":false,"correlation":1,"high_watermark":99"#,
+            ),
+        ];
+        let life = timeline(vec![], &lines);
+        let log = life.log.iter();
+        let told: Vec<_> = log
+            .map(|one| (one.at_ns, one.log_end, one.high_watermark))
+            .collect();
+        assert_eq!(
+            told,
+            [(10, 4, 0), (20, 7, 0), (30, 7, 5), (40, 5, 5), (70, 0, 0)]
+        );
+        assert_eq!(
+            life.high_watermark,
+            Some(5),
+            "what a message says is not what the node holds"
+        );
+        assert_eq!(life.said.len(), 1);
     }
 
     #[test]

@@ -30,12 +30,55 @@ function sortBy(column, header) {
   body.append(...rows);
 }
 
+/** Everything that the list knows of a run, as pairs of name and value. */
+function facts(row) {
+  const cells = [...row.cells].filter((cell) => !cell.querySelector(".pick"));
+  const columns = cells.map((cell) => [cell.dataset.label, cell.textContent.trim()]);
+  return new Map([...columns, ...JSON.parse(row.dataset.more)]);
+}
+
+/** Puts the two runs that were picked last side by side. */
+let picked = [];
+function pick(row, wanted) {
+  picked = picked.filter((other) => other !== row);
+  if (wanted) picked.push(row);
+  for (const old of picked.splice(0, picked.length - 2)) old.querySelector(".pick").checked = false;
+  const section = document.getElementById("comparison");
+  section.hidden = picked.length < 2;
+  if (section.hidden) return;
+  const [one, other] = picked.map(facts);
+  section.querySelectorAll("thead th").forEach((cell, i) => {
+    cell.textContent = i === 0 ? "" : picked[i - 1].querySelector("a").textContent;
+  });
+  const names = [...new Set([...one.keys(), ...other.keys()])].filter((name) => name !== "Run");
+  section.querySelector("tbody").replaceChildren(...names.map((name) => {
+    const line = document.createElement("tr");
+    const values = [one.get(name) ?? "–", other.get(name) ?? "–"];
+    if (values[0] !== values[1]) line.className = "differs";
+    const head = document.createElement("th");
+    head.scope = "row";
+    head.textContent = name;
+    line.append(head, ...values.map((value) => {
+      const cell = document.createElement("td");
+      cell.textContent = value;
+      return cell;
+    }));
+    return line;
+  }));
+}
+
 if (body) {
+  for (const row of rows) {
+    const box = row.querySelector(".pick");
+    box.checked = false;
+    box.addEventListener("change", () => pick(row, box.checked));
+  }
   document.getElementById("controls").hidden = false;
   search.addEventListener("input", filter);
   verdict.addEventListener("change", filter);
-  document.querySelectorAll("#runs th button").forEach((button, column) => {
-    button.addEventListener("click", () => sortBy(column, button.parentElement));
+  document.querySelectorAll("#runs th button").forEach((button) => {
+    const header = button.parentElement;
+    button.addEventListener("click", () => sortBy(header.cellIndex, header));
   });
   filter();
 }

@@ -54,7 +54,13 @@ fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
     assert!(html.contains(r#"<a href="nodes/n1/trace.jsonl">"#));
     assert!(html.contains(r#"<a href="nodes/n1/node.log">"#));
 
-    for plot in ["latency.svg", "rate.svg", "epochs.svg", "clock-skew.svg"] {
+    for plot in [
+        "latency.svg",
+        "rate.svg",
+        "epochs.svg",
+        "log.svg",
+        "clock-skew.svg",
+    ] {
         let svg = read(folder.path(), plot);
         assert_well_formed(&svg);
         assert!(svg.contains("#3"), "{plot} names the faults");
@@ -364,6 +370,105 @@ fn every_kind_of_fault_has_its_own_colour() {
         assert!(html.contains(&format!("class=\"key key-{key}\"")), "{key}");
         assert!(html.contains(&format!("--fault-{key}:#")), "{key}");
     }
+}
+
+#[test]
+fn messages_are_drawn_where_they_were_traced_and_missed_where_not() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
+    let html = rendered(&folder);
+    assert!(text_of(&html).contains("Run it again with --trace-messages"));
+    assert!(!html.contains("id=\"messages-data\""));
+
+    let mut trace = common::trace(1, 20);
+    let line = json!({"time": 5_000_000_000u64, "node": "n1", "incarnation": 1, "seq": 900,
+        "epoch": 1, "event": "rpc-sent", "to": "n2", "rpc": "</script><vote>",
+        "is_response": false, "correlation": 7, "message_epoch": 2});
+    trace.push_str(&format!("{line}\n"));
+    let damaged = line.to_string().replace("\"rpc\"", "\"rpx\"");
+    trace.push_str(&format!("{damaged}\n"));
+    std::fs::write(folder.trace_path("n1"), trace).unwrap();
+    let html = rendered(&folder);
+    assert!(html.contains("id=\"messages-data\"") && !html.contains("<vote>"));
+    assert!(!text_of(&html).contains("--trace-messages to have them"));
+    assert!(
+        text_of(&html).contains("nodes/n1/trace.jsonl: line"),
+        "the damaged message is named"
+    );
+}
+
+/// The head of the data block `id`, and how many bytes its columns have.
+fn unpacked(html: &str, id: &str) -> (serde_json::Value, usize) {
+    use base64::Engine as _;
+    use std::io::Read as _;
+    let (_, rest) = html.split_once(&format!("id=\"{id}\">")).unwrap();
+    let (packed, _) = rest.split_once('<').unwrap();
+    let packed = base64::prelude::BASE64_STANDARD.decode(packed).unwrap();
+    let mut raw = Vec::new();
+    flate2::read::GzDecoder::new(packed.as_slice())
+        .read_to_end(&mut raw)
+        .unwrap();
+    let length = u32::from_le_bytes(raw[..4].try_into().unwrap()) as usize;
+    let head = serde_json::from_slice(&raw[4..4 + length]).unwrap();
+    (head, raw.len() - 4 - length)
+}
+
+#[test]
+fn the_timeline_has_every_operation_fault_state_and_violation() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 500, &common::invalid_verdict());
+    let (head, column_bytes) = unpacked(&rendered(&folder), "timeline-data");
+    assert_eq!(head["count"], 500);
+    assert_eq!(head["concurrency"], 10);
+    assert_eq!(head["keys"], json!(["3"]));
+    assert_eq!(head["lives"].as_array().unwrap().len(), 5);
+    let faults = head["faults"].as_array().unwrap();
+    assert_eq!(
+        faults.len(),
+        4,
+        "those that never started have no place in time"
+    );
+    assert_eq!(faults[0]["from"], 5_003_000);
+    let moments = head["moments"].as_array().unwrap();
+    assert_eq!(moments[0]["failing"], 1412);
+    assert_eq!(
+        moments
+            .iter()
+            .filter(|one| one["violation"] == true)
+            .count(),
+        1
+    );
+    assert_eq!(moments.len(), 4, "three elections follow");
+    let told = head["columns"].as_array().unwrap().iter();
+    let told: u64 = told.map(|column| column[1].as_u64().unwrap()).sum();
+    assert_eq!(told, column_bytes as u64);
+}
+
+#[test]
+fn absurd_numbers_in_a_recording_cost_no_report() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
+    let mut history = common::history(10, 1);
+    let mut trace = common::trace(1, 5);
+    for time in [u64::MAX, 0, u64::MAX / 2] {
+        let operation = json!({"index": u64::MAX, "time": time, "process": u64::MAX,
+            "type": "invoke", "f": "read", "key": "\n", "value": {"a": ["\n\u{0}"]}});
+        history.push_str(&format!("{operation}\n"));
+        let append = json!({"time": time, "node": "n1", "incarnation": 1, "seq": 1,
+            "epoch": i32::MIN, "event": "append", "base_offset": 0, "last_offset": i64::MAX,
+            "batch_epoch": 1, "crc": 1});
+        trace.push_str(&format!("{append}\n"));
+        let message = json!({"time": time, "node": "n1", "incarnation": 1, "seq": 1, "epoch": 1,
+            "event": "rpc-sent", "to": "n2", "rpc": "", "is_response": true,
+            "correlation": u64::MAX, "offset": i64::MIN, "message_epoch": -1});
+        trace.push_str(&format!("{message}\n"));
+    }
+    std::fs::write(folder.history_path(), history).unwrap();
+    std::fs::write(folder.trace_path("n1"), trace).unwrap();
+    let html = rendered(&folder);
+    assert!(!html.contains("panicked"));
+    assert_eq!(unpacked(&html, "timeline-data").0["count"], 13);
+    assert_eq!(unpacked(&html, "messages-data").0["count"], 3);
 }
 
 #[test]

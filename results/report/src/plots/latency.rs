@@ -13,6 +13,10 @@ const DATA_HEIGHT: i32 = 250;
 /// From this many operations on, quantiles replace the points: a point costs about 100 bytes.
 const POINT_COUNT_MAX: usize = 5000;
 const BIN_COUNT: usize = 160;
+/// Fewer operations have no quantiles worth a line.
+const QUANTILE_POINT_COUNT_MIN: usize = 400;
+/// A bin has about as many operations as this, or more.
+const BIN_POINT_COUNT_MIN: usize = 20;
 const QUANTILES: [(u64, &str); 3] = [(50, "p50"), (95, "p95"), (99, "p99")];
 
 /// One completed operation.
@@ -29,6 +33,7 @@ pub(crate) struct LatencyPoint {
 /// Draws the plot.
 pub(crate) fn latency(backdrop: &Backdrop, points: &[LatencyPoint]) -> Result<String, PlotError> {
     let binned = points.len() >= POINT_COUNT_MAX;
+    let with_quantiles = points.len() >= QUANTILE_POINT_COUNT_MIN;
     let height = height_for(backdrop, DATA_HEIGHT);
     canvas::draw(
         (super::frame::WIDTH, height),
@@ -37,9 +42,9 @@ pub(crate) fn latency(backdrop: &Backdrop, points: &[LatencyPoint]) -> Result<St
             let title = if binned {
                 "Latency of ok operations (log scale, quantiles over time)"
             } else {
-                "Latency (log scale, one mark per operation)"
+                "Latency (log scale): one mark per operation, quantiles of ok operations"
             };
-            let legend = legend(binned, points);
+            let legend = legend(binned, with_quantiles, points);
             let frame = Frame::draw(canvas, backdrop, title, &legend, DATA_HEIGHT)?;
             let scale = LogScale::over(points, &frame);
             frame.value_axis(&scale.labels())?;
@@ -54,15 +59,18 @@ pub(crate) fn latency(backdrop: &Backdrop, points: &[LatencyPoint]) -> Result<St
                 )?;
             } else {
                 marks(canvas, &frame, &scale, points, &Outcome::ALL)?;
+                if with_quantiles {
+                    quantile_lines(canvas, &frame, backdrop, &scale, points)?;
+                }
             }
             frame.phase_marks()
         },
     )
 }
 
-fn legend(binned: bool, points: &[LatencyPoint]) -> Vec<LegendEntry> {
+fn legend(binned: bool, with_quantiles: bool, points: &[LatencyPoint]) -> Vec<LegendEntry> {
     let mut entries = Vec::new();
-    if binned {
+    if with_quantiles {
         for ((_, name), swatch) in QUANTILES.into_iter().zip(palette::QUANTILES) {
             entries.push((Symbol::Line, swatch, name.to_owned()));
         }
@@ -131,7 +139,8 @@ impl LogScale {
     }
 }
 
-/// Marks that would cover each other within two pixels are drawn once.
+/// Marks that would cover each other are drawn once: within two pixels, and where an outcome has
+/// thousands of them, within eight, so that the plot does not grow with the history.
 fn marks(
     canvas: &Canvas<'_>,
     frame: &Frame<'_, '_>,
@@ -143,14 +152,20 @@ fn marks(
     for outcome in outcomes {
         let mut taken = BTreeSet::new();
         let swatch = palette::outcome(*outcome);
+        let of_outcome = points.iter().filter(|point| point.outcome == *outcome);
+        let cell = if of_outcome.count() < POINT_COUNT_MAX {
+            2
+        } else {
+            8
+        };
         for point in points.iter().filter(|point| point.outcome == *outcome) {
             let at = (frame.x(point.at_ns as f64 / 1e9), scale.y(point.latency_ns));
-            if !taken.insert((at.0 / 2, at.1 / 2)) {
+            if !taken.insert((at.0 / cell, at.1 / cell)) {
                 continue;
             }
             match outcome {
                 Outcome::Ok => canvas.dot(at, 2, swatch, 0.6)?,
-                Outcome::Fail => cross(canvas, at, 3, swatch)?,
+                Outcome::Fail => cross(canvas, at, 2, swatch)?,
                 Outcome::Info => triangle(canvas, at, 4, swatch, 0.9)?,
             }
         }
@@ -165,11 +180,12 @@ fn quantile_lines(
     scale: &LogScale,
     points: &[LatencyPoint],
 ) -> Result<(), PlotError> {
-    let bin_ns = backdrop.end_s * 1e9 / BIN_COUNT as f64;
-    let mut bins: Vec<Vec<u64>> = vec![Vec::new(); BIN_COUNT];
+    let bin_count = (points.len() / BIN_POINT_COUNT_MIN).clamp(1, BIN_COUNT);
+    let bin_ns = backdrop.end_s * 1e9 / bin_count as f64;
+    let mut bins: Vec<Vec<u64>> = vec![Vec::new(); bin_count];
     for point in points.iter().filter(|point| point.outcome == Outcome::Ok) {
         let bin = (point.at_ns as f64 / bin_ns) as usize;
-        bins[bin.min(BIN_COUNT - 1)].push(point.latency_ns);
+        bins[bin.min(bin_count - 1)].push(point.latency_ns);
     }
     for bin in &mut bins {
         bin.sort_unstable();

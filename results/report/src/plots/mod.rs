@@ -6,6 +6,7 @@ mod clocks;
 mod epochs;
 mod frame;
 mod latency;
+mod log;
 mod palette;
 mod rate;
 
@@ -14,6 +15,7 @@ pub(crate) use clocks::{ClockSample, clocks};
 pub(crate) use epochs::{NodeLane, StateSpan, epochs};
 pub(crate) use frame::{Backdrop, FaultSpan, PhaseMark};
 pub(crate) use latency::{LatencyPoint, latency};
+pub(crate) use log::{NodeLog, log};
 pub(crate) use palette::{FAULT_KINDS, Swatch, dark_rules, fault, fault_key, outcome, state};
 pub(crate) use rate::rate;
 

@@ -7,7 +7,8 @@ use results::schedule::{FaultOutcome, ScheduledFault};
 
 use crate::operations::Outcome;
 use crate::plots::{
-    self, Backdrop, ClockSample, FaultSpan, LatencyPoint, NodeLane, PhaseMark, PlotError, StateSpan,
+    self, Backdrop, ClockSample, FaultSpan, LatencyPoint, NodeLane, NodeLog, PhaseMark, PlotError,
+    StateSpan,
 };
 use crate::reading::Run;
 use crate::timeline::NodeTimeline;
@@ -53,6 +54,18 @@ pub(crate) fn draw(run: &Run) -> Vec<Picture> {
     }
     if !lanes.is_empty() {
         pictures.push(picture("epochs.svg", || plots::epochs(&backdrop, &lanes)));
+    }
+    let logs: Vec<_> = run
+        .nodes
+        .iter()
+        .filter(|node| !node.log.is_empty())
+        .map(|node| NodeLog {
+            node: crate::text::printable(&node.node),
+            samples: &node.log,
+        })
+        .collect();
+    if !logs.is_empty() {
+        pictures.push(picture("log.svg", || plots::log(&backdrop, &logs)));
     }
     if !samples.is_empty() {
         pictures.push(picture("clock-skew.svg", || {

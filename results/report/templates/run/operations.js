@@ -73,6 +73,9 @@ class OperationTable {
       if (fits) this.matchCount += 1;
     }
     this.shown = new Uint32Array(this.matchCount);
+    // Copies in the order of drawing: a picture of everything reads a million of them.
+    this.shownStart = new Float64Array(this.matchCount);
+    this.shownEnd = new Float64Array(this.matchCount);
     this.shownLane = new Uint32Array(laneCount + 1);
     this.failBefore = new Uint32Array(this.matchCount + 1);
     this.infoBefore = new Uint32Array(this.matchCount + 1);
@@ -82,6 +85,8 @@ class OperationTable {
         const i = laneOrder[at];
         if (!wanted[i]) continue;
         this.shown[place] = i;
+        this.shownStart[place] = this.start[i];
+        this.shownEnd[place] = this.end[i];
         this.failBefore[place + 1] = this.failBefore[place] + (outcome[i] === 1 ? 1 : 0);
         this.infoBefore[place + 1] = this.infoBefore[place] + (outcome[i] === 2 ? 1 : 0);
         place += 1;
@@ -167,7 +172,7 @@ class OperationTable {
   /** The shown operation of `lane` at `timeUs`, give or take `nearUs`. */
   at(lane, timeUs, nearUs) {
     const [low, high] = [this.shownLane[lane], this.shownLane[lane + 1]];
-    const after = firstLate(low, high, (place) => this.start[this.shown[place]] > timeUs + nearUs);
+    const after = firstLate(low, high, (place) => this.shownStart[place] > timeUs + nearUs);
     let best = NEVER;
     let bestGap = Infinity;
     for (let place = after - 1; place >= Math.max(low, after - 8); place -= 1) {

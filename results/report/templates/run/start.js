@@ -33,10 +33,24 @@ async function wakeTimeline() {
   return timeline;
 }
 
+async function wakeMessages(timeline) {
+  const data = timeline && await unpack("messages-data");
+  if (!data) return;
+  element("messages-live").hidden = false;
+  element("messages-wait").hidden = true;
+  const diagram = new MessageDiagram(element("messages-canvas"), new MessageTable(data), timeline.head);
+  const visit = controlMessages(diagram, timeline);
+  for (const link of document.querySelectorAll("[data-moment]")) {
+    link.addEventListener("click", () => visit(timeline.head.moments[Number(link.dataset.moment)]));
+  }
+}
+
 wakeTimeline()
   .catch((error) => {
     element("timeline-wait").hidden = false;
     sorry("timeline-wait", "The timeline", error);
     return null;
   })
+  .then(wakeMessages)
+  .catch((error) => sorry("messages", "The messages", error))
   .then(() => { document.documentElement.dataset.ready = "true"; });

@@ -160,38 +160,33 @@ class Timeline {
     this.pixels.fill(0);
     this.colours = OUTCOMES.map((outcome) => pixel(ink(outcome)));
     for (let lane = 0; lane < this.table.laneCount; lane += 1) this.paintLane(lane, across, ratio);
-    layer.getContext("2d").putImageData(this.image, 0, 0);
+    layer.getContext("2d", { willReadFrequently: true }).putImageData(this.image, 0, 0);
     context.drawImage(layer, GUTTER, this.laneTop, width - GUTTER - MARGIN, this.laneBottom - this.laneTop);
   }
 
   paintLane(lane, across, ratio) {
     const { table, view } = this;
-    const { shown, start, end, outcome, failBefore, infoBefore } = table;
+    const { shown, shownStart, shownEnd, outcome, failBefore, infoBefore } = table;
     const scale = across / (view.to - view.from);
     const [low, high] = [table.shownLane[lane], table.shownLane[lane + 1]];
-    let place = firstLate(low, high, (at) => start[shown[at]] >= view.from);
     // Bars that began before the stretch may reach into it.
-    for (let back = 0; back < 8 && place > low; back += 1) place -= 1;
+    let place = Math.max(low, firstNotBefore(shownStart, low, high, view.from) - 8);
     const top = Math.round(lane * this.laneHeight * ratio);
     const full = Math.max(2, Math.round((this.laneHeight - (this.laneHeight > 6 ? 3 : 1)) * ratio));
-    while (place < high) {
-      const i = shown[place];
-      if (start[i] > view.to) break;
-      const from = Math.floor((start[i] - view.from) * scale);
-      const to = Math.floor((end[i] - view.from) * scale);
-      const crowded = place + 1 < high && (start[shown[place + 1]] - view.from) * scale < from + 1;
+    while (place < high && shownStart[place] <= view.to) {
+      const from = Math.floor((shownStart[place] - view.from) * scale);
+      const to = Math.floor((shownEnd[place] - view.from) * scale);
+      const crowded = place + 1 < high && (shownStart[place + 1] - view.from) * scale < from + 1;
       if (to > from || !crowded) {
-        this.paintBar(from, Math.max(to, from + 1), top, full, outcome[i], across);
+        this.paintBar(from, Math.max(to, from + 1), top, full, outcome[shown[place]], across);
         place += 1;
         continue;
       }
-      const until = (from + 1) / scale + view.from;
-      const next = leap(place + 1, high, (at) => start[shown[at]] >= until);
-      this.paintColumn(from, top, full, across, [
-        next - place,
-        failBefore[next] - failBefore[place],
-        infoBefore[next] - infoBefore[place],
-      ]);
+      const next = leap(shownStart, place + 1, high, (from + 1) / scale + view.from);
+      this.paintColumn(
+        from, top, full, across,
+        next - place, failBefore[next] - failBefore[place], infoBefore[next] - infoBefore[place],
+      );
       place = next;
     }
   }
@@ -210,7 +205,7 @@ class Timeline {
   }
 
   /** Where many operations share a pixel, the column is divided as the outcomes are. */
-  paintColumn(x, top, full, across, [all, fail, info]) {
+  paintColumn(x, top, full, across, all, fail, info) {
     if (x < 0 || x >= across) return;
     const infoHeight = info ? Math.max(1, Math.round((full * info) / all)) : 0;
     const failHeight = fail ? Math.max(1, Math.round((full * fail) / all)) : 0;
@@ -229,8 +224,8 @@ class Timeline {
     context.font = "11px system-ui, sans-serif";
     for (let lane = 0; lane < table.laneCount; lane += 1) {
       const [low, high] = [table.shownLane[lane], table.shownLane[lane + 1]];
-      const first = Math.max(low, firstLate(low, high, (at) => table.start[table.shown[at]] >= view.from) - 8);
-      const last = firstLate(first, high, (at) => table.start[table.shown[at]] > view.to);
+      const first = Math.max(low, firstNotBefore(table.shownStart, low, high, view.from) - 8);
+      const last = firstNotBefore(table.shownStart, first, high, view.to);
       if (last - first > 400) continue;
       for (let place = first; place < last; place += 1) {
         const i = table.shown[place];
@@ -317,20 +312,7 @@ class Timeline {
     const top = this.laneBottom + 10;
     const down = OVERVIEW - 8;
     const across = Math.floor(width - GUTTER - MARGIN);
-    const bins = this.overview(across);
-    const most = Math.max(1, bins.most);
-    context.fillStyle = ink("code");
-    context.fillRect(GUTTER, top, across, down);
-    for (let outcome = 0; outcome < 3; outcome += 1) {
-      context.fillStyle = ink(OUTCOMES[outcome]);
-      for (let x = 0; x < across; x += 1) {
-        const below = outcome === 0 ? 0 : outcome === 1 ? bins.counts[x * 3] : bins.counts[x * 3] + bins.counts[x * 3 + 1];
-        const count = bins.counts[x * 3 + outcome];
-        if (!count) continue;
-        const [low, high] = [below, below + count].map((part) => Math.min(down, (part / most) * down));
-        context.fillRect(GUTTER + x, top + down - high, 1, Math.max(1, high - low));
-      }
-    }
+    context.drawImage(this.overview(across, down), GUTTER, top, across, down);
     const { view } = this;
     context.fillStyle = ink("invalid");
     for (const moment of this.head.moments) {
@@ -349,21 +331,37 @@ class Timeline {
     context.fillText("whole run", GUTTER - 8, top + down / 2);
   }
 
-  /** How many shown operations begin in each of `across` equal parts of the run, by outcome. */
-  overview(across) {
+  /** A picture of how many shown operations begin in each part of the run, by outcome; drawn once. */
+  overview(across, down) {
     const { table } = this;
-    if (this.bins?.across === across && this.bins.shown === table.shown) return this.bins;
+    const name = [across, down, ink("card")].join();
+    if (this.small?.name === name && this.small.shown === table.shown) return this.small.picture;
     const counts = new Uint32Array(across * 3);
     for (let place = 0; place < table.shown.length; place += 1) {
-      const i = table.shown[place];
-      const x = Math.min(across - 1, Math.floor((table.start[i] / this.head.end_us) * across));
-      counts[x * 3 + table.outcome[i]] += 1;
+      const x = Math.min(across - 1, Math.floor((table.shownStart[place] / this.head.end_us) * across));
+      counts[x * 3 + table.outcome[table.shown[place]]] += 1;
     }
     const totals = Array.from({ length: across }, (_, x) => counts[x * 3] + counts[x * 3 + 1] + counts[x * 3 + 2]);
     // One burst must not flatten all the rest.
-    const most = totals.sort((one, other) => one - other)[Math.floor(across * 0.995)] ?? 1;
-    this.bins = { across, counts, most, shown: table.shown };
-    return this.bins;
+    const most = Math.max(1, totals.sort((one, other) => one - other)[Math.floor(across * 0.995)]);
+    const picture = document.createElement("canvas");
+    [picture.width, picture.height] = [across, down];
+    const context = picture.getContext("2d");
+    context.fillStyle = ink("code");
+    context.fillRect(0, 0, across, down);
+    for (let x = 0; x < across; x += 1) {
+      let below = 0;
+      for (let outcome = 0; outcome < 3; outcome += 1) {
+        const count = counts[x * 3 + outcome];
+        if (!count) continue;
+        const [low, high] = [below, below + count].map((part) => Math.min(down, (part / most) * down));
+        context.fillStyle = ink(OUTCOMES[outcome]);
+        context.fillRect(x, down - high, 1, Math.max(1, high - low));
+        below += count;
+      }
+    }
+    this.small = { name, shown: table.shown, picture };
+    return picture;
   }
 
   /** What is at a place of the picture: an operation's number, or words. */
@@ -404,14 +402,24 @@ function describeFault(fault) {
   return `fault #${fault.id} ${fault.kind}: ${fault.text}, ${clock(fault.from, 1000)} to ${clock(fault.to, 1000)}, effect: ${fault.effect}`;
 }
 
-/** Like firstLate, for a result that is probably near `low`. */
-function leap(low, high, isLate) {
+/** The first place between `low` and `high` at which `times` is not before `time`, else `high`. */
+function firstNotBefore(times, low, high, time) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] >= time) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** Like firstNotBefore, for a result that is probably near `low`. */
+function leap(times, low, high, time) {
   let step = 1;
   let reach = low;
-  while (reach < high && !isLate(reach)) {
+  while (reach < high && times[reach] < time) {
     low = reach + 1;
     reach += step;
     step *= 2;
   }
-  return firstLate(low, Math.min(reach, high), isLate);
+  return firstNotBefore(times, low, Math.min(reach, high), time);
 }

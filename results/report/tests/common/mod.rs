@@ -238,6 +238,31 @@ pub fn complete_run(store: &Store, name: &str, operations: u64, verdict: &Verdic
     folder
 }
 
+/// A run of `count` operations: a million of them in as many lines as a real one would write.
+pub fn large_run(store: &Store, name: &str, count: u64) -> RunFolder {
+    let folder = complete_run(store, name, 1, &invalid_verdict());
+    let mut manifest = manifest(name, 42);
+    manifest.options.concurrency = 20;
+    folder.write_manifest(&manifest).unwrap();
+    let mut numbers = Numbers(11);
+    let file = std::fs::File::create(folder.history_path()).unwrap();
+    let mut file = std::io::BufWriter::new(file);
+    let spacing = 29 * SECOND_NS / count;
+    for operation in 0..count {
+        let (process, key) = (operation % 20, numbers.below(200));
+        let invoked = 800_000_000 + operation * spacing;
+        let f = ["read", "write", "cas"][numbers.below(3) as usize];
+        let kind = ["ok", "ok", "ok", "ok", "ok", "ok", "fail", "info"][numbers.below(8) as usize];
+        let completed = invoked + spacing + numbers.below(spacing * 18);
+        let call = format!(r#""f":"{f}","key":"{key}","value":{operation}"#);
+        use std::io::Write as _;
+        writeln!(file, r#"{{"index":{},"time":{invoked},"process":{process},"type":"invoke",{call}}}
+{{"index":{},"time":{completed},"process":{process},"type":"{kind}",{call},"node":"n{}","epoch":1}}"#,
+            operation * 2, operation * 2 + 1, 1 + numbers.below(5)).unwrap();
+    }
+    folder
+}
+
 pub fn read(folder: &Path, file: &str) -> String {
     std::fs::read_to_string(folder.join(file)).unwrap()
 }
