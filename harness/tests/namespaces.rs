@@ -1,6 +1,12 @@
 //! Owns the proof that runs with real packets work: namespaces, devices, the switch, and what they leave behind.
 //! Never fails where the machine has no network namespaces; it says that it was skipped.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on should say where, and a skipped one that it is"
+)]
+
 mod kit;
 
 use kit::{Lab, document, eventually};

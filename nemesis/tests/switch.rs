@@ -1,6 +1,12 @@
 //! Owns the tests of the packet switch with real network namespaces, devices and kernels.
 //! Never runs as a usual test: a process enters namespaces before it has threads, so this has a `main`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on should say where, and a skipped one that it is"
+)]
+
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc;

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use anyhow::{Context, Result};
 use nemesis::fault::{Shaping, Style};
 use nemesis::links::{LinkError, Links};
-use nemesis::namespace::{self, NamespaceError};
+use nemesis::namespace;
 use nemesis::switch::{Capture, Device, FILE_MAX_BYTES, Switch, port_address};
 use results::manifest::Network as Kind;
 use results::store::RunFolder;
@@ -112,7 +112,7 @@ impl Premises {
 /// the namespace, which is gone with the last of them.
 fn enter_with_device(address: Ipv4Addr) -> io::Result<(Spawner, Device)> {
     Spawner::start_after(move || {
-        namespace::enter_alone().map_err(|error: NamespaceError| io::Error::other(error))?;
+        namespace::enter_alone().map_err(io::Error::other)?;
         Device::create(address)
     })
 }

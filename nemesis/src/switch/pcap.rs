@@ -32,6 +32,8 @@ pub struct Capture {
     file: BufWriter<File>,
     /// When the clock of the packets began, since 1970.
     origin: Duration,
+    /// When the last packet was written, after the origin: threads that come at once keep no order.
+    last_ns: u64,
     size_bytes: u64,
     max_bytes: u64,
     count: CaptureCount,
@@ -57,6 +59,7 @@ impl Capture {
         Ok(Self {
             file,
             origin,
+            last_ns: 0,
             size_bytes: HEADER_BYTES,
             max_bytes,
             count: CaptureCount::default(),
@@ -74,7 +77,8 @@ impl Capture {
         }
         self.size_bytes += record_bytes;
         self.count.written_count += 1;
-        let time = self.origin + Duration::from_nanos(now_ns);
+        self.last_ns = self.last_ns.max(now_ns);
+        let time = self.origin + Duration::from_nanos(self.last_ns);
         let mut header = [0; RECORD_HEADER_BYTES as usize];
         header[..4].copy_from_slice(&(time.as_secs() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&time.subsec_nanos().to_le_bytes());
