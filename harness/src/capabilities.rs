@@ -43,7 +43,7 @@ const EVERYWHERE: [Need; 29] = [
 ];
 
 /// Why proxies do nothing to packets.
-const NO_PACKETS: &str = "proxies carry bytes and see no packets; say --network namespace";
+const NO_PACKETS: &str = "proxies carry bytes of TCP and see no packets (--network namespace does)";
 
 /// What a world of processes can do on such a network.
 pub fn of_processes(network: Network) -> Capabilities {
