@@ -2,6 +2,7 @@
 //! Never does it, and never looks at flags.
 
 use nemesis::capability::{Capabilities, Need};
+use results::manifest::Network;
 
 /// Why no world takes disks away while voters are static.
 const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
@@ -9,12 +10,11 @@ const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that 
      (KAFKA-14077); nothing is promised then";
 
 /// What every world can do.
-const EVERYWHERE: [Need; 30] = [
+const EVERYWHERE: [Need; 29] = [
     Need::CutHold,
     Need::CutReset,
     Need::CutRefuse,
     Need::LinkDelay,
-    Need::LinkLoss,
     Need::LinkBandwidth,
     Need::LinkStall,
     Need::Kill,
@@ -42,23 +42,45 @@ const EVERYWHERE: [Need; 30] = [
     Need::BeforeEvent,
 ];
 
-/// What a world of processes can do.
-pub fn of_processes() -> Capabilities {
-    Capabilities::new("real processes", EVERYWHERE)
-        .without(
-            Need::LinkDuplicate,
-            "nodes talk over TCP, which delivers every byte once",
-        )
-        .without(
-            Need::LinkReorder,
-            "nodes talk over TCP, which keeps the order of bytes",
-        )
-        .without(Need::Wipe, NO_WIPE)
+/// Why proxies do nothing to packets.
+const NO_PACKETS: &str = "proxies carry bytes of TCP and see no packets (--network namespace does)";
+
+/// What a world of processes can do on such a network.
+pub fn of_processes(network: Network) -> Capabilities {
+    let packets = [
+        Need::CutDrop,
+        Need::LinkLoss,
+        Need::LinkDuplicate,
+        Need::LinkReorder,
+        Need::LinkCorrupt,
+    ];
+    let world = match network {
+        Network::Proxy => {
+            let world = Capabilities::new("real processes", EVERYWHERE);
+            packets
+                .into_iter()
+                .fold(world, |world, need| world.without(need, NO_PACKETS))
+        }
+        Network::Namespace => {
+            let can = EVERYWHERE.into_iter().chain(packets);
+            Capabilities::new("processes in network namespaces", can)
+        }
+    };
+    world.without(Need::Wipe, NO_WIPE)
 }
 
 /// What the simulation can do.
 pub fn of_simulation() -> Capabilities {
-    let lossy = [Need::LinkDuplicate, Need::LinkReorder];
+    let lossy = [Need::LinkLoss, Need::LinkDuplicate, Need::LinkReorder];
     let can = EVERYWHERE.into_iter().chain(lossy);
-    Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
+    Capabilities::new("the simulation", can)
+        .without(Need::Wipe, NO_WIPE)
+        .without(
+            Need::CutDrop,
+            "its messages are whole requests, which nobody sends again; they are held or reset",
+        )
+        .without(
+            Need::LinkCorrupt,
+            "a corrupted packet fails its checksum and is lost, which loss does there",
+        )
 }

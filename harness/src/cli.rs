@@ -57,7 +57,7 @@ enum Command {
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run many seeds in a deterministic simulation and judge each
-    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
+    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)), mut_arg("network", |arg| arg.hide(true)))]
     Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
@@ -92,6 +92,9 @@ enum Command {
         #[command(subcommand)]
         command: Option<BugsCommand>,
     },
+    /// Try what `--network namespace` needs, in a process that ends
+    #[command(hide = true)]
+    ProbeNamespaces,
     /// Be a node: what `kraft-node` does, inside this executable
     #[command(hide = true, disable_help_flag = true)]
     Node {
@@ -241,6 +244,10 @@ pub struct RunArgs {
     /// Record every message between nodes in their traces, so that more invariants can be checked
     #[arg(long)]
     pub trace_messages: bool,
+    /// What carries bytes between nodes: proxies on one loopback interface, or a packet switch between network
+    /// namespaces, one for every node, which loses, doubles, reorders and corrupts packets, too
+    #[arg(long, default_value = "proxy", value_name = "KIND")]
+    pub network: NetworkFlag,
     /// Number of client threads
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX)))]
     pub concurrency: u32,
@@ -314,6 +321,24 @@ pub enum VotersFlag {
     Configured,
     /// In the log.
     Log,
+}
+
+/// What carries bytes between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum NetworkFlag {
+    /// A proxy for every ordered pair.
+    Proxy,
+    /// A switch between network namespaces.
+    Namespace,
+}
+
+impl From<NetworkFlag> for results::manifest::Network {
+    fn from(flag: NetworkFlag) -> Self {
+        match flag {
+            NetworkFlag::Proxy => Self::Proxy,
+            NetworkFlag::Namespace => Self::Namespace,
+        }
+    }
 }
 
 /// On or off.
@@ -610,6 +635,7 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Check(args) => commands::check::check(&args),
         Command::Serve(args) => commands::serve::serve(&args),
         Command::Doctor => commands::doctor::doctor(),
+        Command::ProbeNamespaces => commands::namespaces::probe(),
         Command::List(args) => commands::list::list(&args),
         Command::Show(args) => commands::show::show(&args),
         Command::Export(args) => commands::export::export(&args),

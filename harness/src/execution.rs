@@ -13,7 +13,7 @@ use results::verdict::{Validity, Verdict};
 
 use crate::exit::Failure;
 use crate::interrupts;
-use crate::processes::{NodeProgram, ProcessWorld};
+use crate::processes::{self, NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::runner::{Runner, sets_clocks};
@@ -113,6 +113,12 @@ pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
 /// # Errors
 /// When the run could not be carried out or recorded. What was recorded stays.
 pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<Finished, Failure> {
+    // Before any thread is started, and before anything is recorded.
+    processes::prepare(plan.options.cluster.network).map_err(|reason| {
+        Failure::arguments(format!(
+            "--network namespace: {reason}; --network proxy needs nothing"
+        ))
+    })?;
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let now = Utc::now();
     let name = format!(
@@ -158,9 +164,13 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         &plan.options,
     )?
     .run();
+    let notes = world.notes();
     // Nodes end before judgement begins, so that their traces are complete.
     drop(world);
     progress.clear();
+    for note in notes {
+        progress.note(&note);
+    }
     outcome.context("the run broke off because its evidence could not be written")?;
     read_disks(&folder, progress);
     let verdict = judge(&folder, progress)?;

@@ -200,6 +200,7 @@ fn cluster(draws: &Draws, kind: Kind, voters: Voters, families: &[Family]) -> Cl
         retention_bytes: Some(snapshot_bytes * retained),
         segment_bytes: Some(draws.choose("segment-bytes", &[8 << 10, 64 << 10, 1 << 20, 64 << 20])),
         trace_messages: draws.chance("trace-messages", 25),
+        network: results::manifest::Network::default(),
         swarm: Some(kind.name().to_owned()),
     }
 }

@@ -209,7 +209,14 @@ fn paces_that_make_no_sense_are_refused_and_so_is_what_tcp_does_not_do() {
 fn the_doctor_tells_what_is_possible_and_why_not() {
     let lab = Lab::new();
     let outcome = lab.harness(&["doctor"]).expect_code(0);
-    for word in ["processors", "link-flaky", "TCP", "know", "simulation"] {
+    for word in [
+        "processors",
+        "namespaces",
+        "link-flaky",
+        "TCP",
+        "know",
+        "simulation",
+    ] {
         assert!(outcome.stdout.contains(word), "{word}: {}", outcome.stdout);
     }
     assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);

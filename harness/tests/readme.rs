@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use results::manifest::Network;
 use results::schedule::Schedule;
 
 fn readme() -> String {
@@ -192,7 +193,7 @@ fn the_schedules_shown_can_be_run() {
         let mut schedule: Schedule = serde_json::from_str(text).unwrap();
         nemesis::schedule::prepare(&mut schedule, &nodes).unwrap();
         assert_eq!(schedule.faults.len(), fault_count);
-        let capabilities = harness::capabilities::of_processes();
+        let capabilities = harness::capabilities::of_processes(Network::Proxy);
         assert_eq!(capabilities.refusals(&schedule), []);
     }
 }
@@ -253,7 +254,8 @@ fn every_event_is_named() {
 fn the_tables_name_every_fault_family_and_bugs_are_named_right() {
     let text = readme();
     let worlds = [
-        harness::capabilities::of_processes(),
+        harness::capabilities::of_processes(Network::Proxy),
+        harness::capabilities::of_processes(Network::Namespace),
         harness::capabilities::of_simulation(),
     ];
     for word in worlds.iter().flat_map(|world| world.words()) {

@@ -369,7 +369,7 @@ mod tests {
         assert!(error("partition", r#"{"at_ms":1,"cut":[["n1"]]}"#).contains("cut"));
         let style = error(
             "partition",
-            r#"{"at_ms":1,"cut":[["n1","n2"]],"style":"drop"}"#,
+            r#"{"at_ms":1,"cut":[["n1","n2"]],"style":"dorp"}"#,
         );
         assert!(style.contains("refuse"), "{style}");
         assert!(error("slow", r#"{"at_ms":1,"nodes":["n1"],"on_ms":3}"#).contains("off_ms"));

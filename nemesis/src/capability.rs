@@ -18,6 +18,8 @@ pub enum Need {
     CutReset,
     /// Refusing connections over cut links.
     CutRefuse,
+    /// Dropping packets on cut links.
+    CutDrop,
     /// Delaying messages.
     LinkDelay,
     /// Losing messages.
@@ -26,6 +28,8 @@ pub enum Need {
     LinkDuplicate,
     /// Letting messages overtake each other.
     LinkReorder,
+    /// Corrupting packets.
+    LinkCorrupt,
     /// Limiting how much passes.
     LinkBandwidth,
     /// Stopping a link after some bytes.
@@ -80,7 +84,7 @@ pub enum Need {
     BeforeEvent,
 }
 
-const TABLE: [(Need, &str, &str); 33] = [
+const TABLE: [(Need, &str, &str); 35] = [
     (Need::CutHold, "cut-hold", "cutting links"),
     (
         Need::CutReset,
@@ -92,6 +96,7 @@ const TABLE: [(Need, &str, &str); 33] = [
         "cut-refuse",
         "refusing connections over cut links",
     ),
+    (Need::CutDrop, "cut-drop", "dropping packets on cut links"),
     (Need::LinkDelay, "link-delay", "delaying messages"),
     (Need::LinkLoss, "link-loss", "losing messages"),
     (
@@ -103,6 +108,11 @@ const TABLE: [(Need, &str, &str); 33] = [
         Need::LinkReorder,
         "link-reorder",
         "letting messages overtake each other",
+    ),
+    (
+        Need::LinkCorrupt,
+        "link-corrupt",
+        "turning over bits in packets",
     ),
     (
         Need::LinkBandwidth,
@@ -268,7 +278,7 @@ impl Capabilities {
 
     /// The ways in which planned partitions may cut links.
     pub fn styles(&self) -> Vec<Style> {
-        let styles = [Style::Hold, Style::Reset, Style::Refuse];
+        let styles = [Style::Hold, Style::Reset, Style::Refuse, Style::Drop];
         let can = |style: &Style| self.can(style_need(*style));
         styles.into_iter().filter(can).collect()
     }
@@ -379,6 +389,7 @@ fn style_need(style: Style) -> Need {
         Style::Hold => Need::CutHold,
         Style::Reset => Need::CutReset,
         Style::Refuse => Need::CutRefuse,
+        Style::Drop => Need::CutDrop,
     }
 }
 
@@ -388,6 +399,7 @@ fn shaping_needs(shaping: &Shaping) -> Vec<Need> {
         (shaping.loss_percent, Need::LinkLoss),
         (shaping.duplicate_percent, Need::LinkDuplicate),
         (shaping.reorder_percent, Need::LinkReorder),
+        (shaping.corrupt_percent, Need::LinkCorrupt),
         (shaping.bandwidth_bytes_per_second, Need::LinkBandwidth),
         (shaping.stall_after_bytes, Need::LinkStall),
     ];
@@ -490,13 +502,16 @@ mod tests {
         assert_eq!(everything.refusals(&schedule(faults)), []);
         assert_eq!(everything.families(), Family::ALL);
         assert_eq!(world.styles(), [Style::Hold]);
-        assert_eq!(everything.styles().len(), 3);
+        assert_eq!(everything.styles().len(), 4);
     }
 
     #[test]
     fn families_are_possible_only_as_a_whole() {
         let losing = Capabilities::new("x", [Need::LinkLoss, Need::LinkDuplicate]);
-        assert_eq!(losing.families(), []);
+        assert_eq!(
+            losing.families(),
+            [Family::PacketLoss, Family::PacketDuplicate]
+        );
         let missing = losing.missing(Family::LinkFlaky.needs()).unwrap();
         assert_eq!(missing.need, Need::LinkReorder);
     }

@@ -36,6 +36,14 @@ pub enum Family {
     LinkSlow,
     /// Links that lose, repeat and reorder messages.
     LinkFlaky,
+    /// Links that lose messages.
+    PacketLoss,
+    /// Links that repeat messages.
+    PacketDuplicate,
+    /// Links on which messages overtake each other.
+    PacketReorder,
+    /// Links that turn over bits.
+    PacketCorrupt,
     /// Processes killed as by a power cut, and started again.
     Kill,
     /// Processes killed without losing bytes, and started again.
@@ -139,7 +147,7 @@ struct Facts {
     needs: &'static [Need],
 }
 
-const FACTS: [Facts; 30] = [
+const FACTS: [Facts; 34] = [
     Facts {
         family: Family::PartitionRandom,
         name: "partition-random",
@@ -243,6 +251,38 @@ const FACTS: [Facts; 30] = [
         part_of: None,
         needed_count: 2,
         needs: &[Need::LinkLoss, Need::LinkDuplicate, Need::LinkReorder],
+    },
+    Facts {
+        family: Family::PacketLoss,
+        name: "packet-loss",
+        id: Id::New(27),
+        part_of: Some(Family::LinkFlaky),
+        needed_count: 2,
+        needs: &[Need::LinkLoss],
+    },
+    Facts {
+        family: Family::PacketDuplicate,
+        name: "packet-duplicate",
+        id: Id::New(28),
+        part_of: Some(Family::LinkFlaky),
+        needed_count: 2,
+        needs: &[Need::LinkDuplicate],
+    },
+    Facts {
+        family: Family::PacketReorder,
+        name: "packet-reorder",
+        id: Id::New(29),
+        part_of: Some(Family::LinkFlaky),
+        needed_count: 2,
+        needs: &[Need::LinkReorder],
+    },
+    Facts {
+        family: Family::PacketCorrupt,
+        name: "packet-corrupt",
+        id: Id::New(30),
+        part_of: None,
+        needed_count: 2,
+        needs: &[Need::LinkCorrupt],
     },
     Facts {
         family: Family::Kill,
@@ -389,7 +429,7 @@ const FACTS: [Facts; 30] = [
 
 impl Family {
     /// Every family, in the order in which people are shown them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 34] = [
         Self::PartitionRandom,
         Self::PartitionHalves,
         Self::PartitionRandomHalves,
@@ -403,6 +443,10 @@ impl Family {
         Self::PartitionChain,
         Self::LinkSlow,
         Self::LinkFlaky,
+        Self::PacketLoss,
+        Self::PacketDuplicate,
+        Self::PacketReorder,
+        Self::PacketCorrupt,
         Self::Kill,
         Self::KillClean,
         Self::Restart,

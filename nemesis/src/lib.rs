@@ -4,7 +4,8 @@
 //! The pure half ([`fault`], [`family`], [`capability`], [`plan`], [`schedule`], [`view`], [`budget`],
 //! [`resolve`], [`action`], [`timeline`], [`watch`], [`traffic`], [`tuning`])
 //! serves both the simulation and real processes. The other half ([`links`], [`processes`],
-//! [`control`]) acts on real processes and needs no privileges beyond owning them.
+//! [`control`]) acts on real processes and needs no privileges beyond owning them; only [`switch`], with
+//! [`namespace`], needs a machine that gives every node a network of its own.
 
 pub mod action;
 pub mod budget;
@@ -15,10 +16,12 @@ pub mod fault;
 pub mod links;
 pub mod membership;
 pub mod names;
+pub mod namespace;
 pub mod plan;
 pub mod processes;
 pub mod resolve;
 pub mod schedule;
+pub mod switch;
 pub mod timeline;
 pub mod traffic;
 pub mod tuning;

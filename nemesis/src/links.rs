@@ -58,6 +58,9 @@ pub enum LinkError {
         /// Receiving node.
         to: String,
     },
+    /// A proxy has bytes and connections only.
+    #[error("a proxy sees no packets that it could drop")]
+    NoPackets,
 }
 
 type Pair = (String, String);
@@ -170,7 +173,7 @@ impl Links {
         Ok(verified_count)
     }
 
-    /// Cuts links in one of the three ways; of how many links it was verified that they refuse.
+    /// Cuts links in one of the ways that streams of bytes know; of how many links it was verified that they refuse.
     pub async fn cut_in_style(
         &self,
         fault_id: u64,
@@ -181,6 +184,7 @@ impl Links {
             Style::Hold => self.cut(fault_id, links).map(|()| 0),
             Style::Reset => self.cut_with_resets(fault_id, links).map(|()| 0),
             Style::Refuse => self.cut_and_refuse(fault_id, links).await,
+            Style::Drop => Err(LinkError::NoPackets),
         }
     }
 
@@ -197,6 +201,7 @@ impl Links {
         let shaping = Shaping {
             duplicate_percent: 0,
             reorder_percent: 0,
+            corrupt_percent: 0,
             ..shaping.clone()
         };
         for ((gate, _), (from, to)) in self.gates_of(links)?.into_iter().zip(links) {

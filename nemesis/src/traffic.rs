@@ -18,6 +18,8 @@ const DOUBLED: u64 = 1;
 const DOUBLE_AFTER: u64 = 2;
 const OVERTAKEN: u64 = 3;
 const OVERTAKEN_BY: u64 = 4;
+const CORRUPTED: u64 = 5;
+const CORRUPTED_WHERE: u64 = 6;
 const DELAY: u64 = 8;
 /// How many uniform draws make a normal one (Irwin and Hall): integers only, so that a seed means the same on
 /// every machine.
@@ -34,6 +36,8 @@ pub struct Fate {
     pub again_after_ns: Option<u64>,
     /// Its delay is so long that later ones overtake it, if there are any.
     pub overtaken: bool,
+    /// One of its bits, chosen by this draw, is turned over.
+    pub corrupted: Option<u64>,
 }
 
 /// One directed link in the hands of one fault.
@@ -78,6 +82,8 @@ impl ShapedLink {
         let overtaken = chance(OVERTAKEN, shaping.reorder_percent);
         let again_after_ns =
             chance(DOUBLED, shaping.duplicate_percent).then(|| within(DOUBLE_AFTER, DOUBLE_MS));
+        let corrupted =
+            chance(CORRUPTED, shaping.corrupt_percent).then(|| draws.draw(number, CORRUPTED_WHERE));
         let mut delay_ns = self.delay_ns(number);
         if overtaken {
             delay_ns += within(OVERTAKEN_BY, OVERTAKEN_MS);
@@ -88,6 +94,7 @@ impl ShapedLink {
             lost: false,
             again_after_ns,
             overtaken,
+            corrupted,
         }
     }
 

@@ -115,6 +115,24 @@ pub enum Voters {
     Log,
 }
 
+/// What carries bytes between the nodes of a run of processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// Proxies on the loopback interface, one for every ordered pair of nodes.
+    #[default]
+    Proxy,
+    /// A packet switch between network namespaces, one for every node.
+    Namespace,
+}
+
+impl Network {
+    /// Whether it is what runs have unless something else is asked for.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What a cluster is made of besides its voters. Voters come first in the order of ids, then observers,
 /// then spares.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +159,9 @@ pub struct ClusterOptions {
     /// Whether every node reports every message between nodes.
     #[serde(default)]
     pub trace_messages: bool,
+    /// What carries bytes between nodes; the simulation has a network of its own.
+    #[serde(default, skip_serializing_if = "Network::is_usual")]
+    pub network: Network,
     /// The kind of run that was drawn for the seed, where a swarm was asked for: everything else that was
     /// drawn stands in the other options.
     #[serde(default, skip_serializing_if = "Option::is_none")]

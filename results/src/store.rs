@@ -236,6 +236,11 @@ impl RunFolder {
         self.path.join("index.html")
     }
 
+    /// `network.pcap`: what a packet switch delivered.
+    pub fn capture_path(&self) -> PathBuf {
+        self.path.join("network.pcap")
+    }
+
     /// `nodes/<node>/`: log, trace and data directory of one node.
     pub fn node_path(&self, node: &str) -> PathBuf {
         self.path.join("nodes").join(node)

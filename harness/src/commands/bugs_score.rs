@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use chrono::Utc;
 use node::mutants::Bug;
+use results::manifest::Network;
 use results::store::{Store, write_document};
 use results::verdict::Validity;
 
@@ -45,7 +46,10 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
     let planner = Planner::new(&run_args, capabilities::of_simulation())?;
     let real = match args.processes {
         0 => None,
-        _ => Some(Planner::new(&run_args, capabilities::of_processes())?),
+        _ => Some(Planner::new(
+            &run_args,
+            capabilities::of_processes(Network::Proxy),
+        )?),
     };
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
     for planner in std::iter::once(&planner).chain(&real) {

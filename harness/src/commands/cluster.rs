@@ -98,6 +98,7 @@ pub(super) fn options(args: &RunArgs, voters: Voters, families: &[Family]) -> Cl
             .or(forces_snapshots.then_some(RETENTION_FORCED_BYTES)),
         segment_bytes: None,
         trace_messages: args.trace_messages,
+        network: args.network.into(),
         swarm: None,
     }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use nemesis::capability::{Capabilities, Need};
 use nemesis::family::Family;
+use results::manifest::Network;
 
-use super::announce;
 use super::table::aligned;
+use super::{announce, namespaces};
 use crate::cli::NODES_MAX;
 use crate::exit::Failure;
 use crate::{capabilities, machine};
@@ -20,8 +21,9 @@ const FILES_PER_PAIR: u64 = 2 + 2 * nemesis::links::CONNECTIONS_MAX as u64;
 /// # Errors
 /// When standard output is closed.
 pub fn doctor() -> Result<u8, Failure> {
-    let worlds = [capabilities::of_processes(), capabilities::of_simulation()];
-    announce::print(&machine())?;
+    let namespaces = namespaces::possible();
+    let worlds = worlds(namespaces.is_ok());
+    announce::print(&machine(namespaces))?;
     announce::print("")?;
     announce::print(&aligned(&needs(&worlds)))?;
     announce::print("")?;
@@ -30,8 +32,23 @@ pub fn doctor() -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Processes between proxies, processes in namespaces, and the simulation.
+fn worlds(has_namespaces: bool) -> [Capabilities; 3] {
+    let mut in_namespaces = capabilities::of_processes(Network::Namespace);
+    if !has_namespaces {
+        for need in Need::all() {
+            in_namespaces = in_namespaces.without(need, "this machine has none; see above");
+        }
+    }
+    [
+        capabilities::of_processes(Network::Proxy),
+        in_namespaces,
+        capabilities::of_simulation(),
+    ]
+}
+
 /// What this machine has that faults need.
-fn machine() -> String {
+fn machine(namespaces: Result<(), String>) -> String {
     let mut rows = vec![
         ["THIS MACHINE", "", ""].map(str::to_owned),
         row("system", std::env::consts::OS, std::env::consts::ARCH),
@@ -57,6 +74,14 @@ fn machine() -> String {
     };
     rows.push(row("loopback", found, &told));
     rows.push(files());
+    rows.push(match namespaces {
+        Ok(()) => row(
+            "namespaces",
+            "yes",
+            "--network namespace gives every node a network of its own",
+        ),
+        Err(reason) => row("namespaces", "no", &reason),
+    });
     aligned(&rows)
 }
 
@@ -94,8 +119,9 @@ fn open_files_limit(limits: &str) -> Option<u64> {
 }
 
 /// What each world can do.
-fn needs(worlds: &[Capabilities]) -> Vec<[String; 4]> {
-    let mut rows = vec![["CAN", "processes", "simulation", "WHY NOT"].map(str::to_owned)];
+fn needs(worlds: &[Capabilities; 3]) -> Vec<[String; 5]> {
+    let mut rows =
+        vec![["CAN", "processes", "namespaces", "simulation", "WHY NOT"].map(str::to_owned)];
     for need in Need::all() {
         let unable = worlds.iter().filter(|world| !world.can(need));
         let reasons: Vec<_> = unable.map(|world| why_not(world, need)).collect();
@@ -103,6 +129,7 @@ fn needs(worlds: &[Capabilities]) -> Vec<[String; 4]> {
             need.activity().to_owned(),
             word(worlds[0].can(need)),
             word(worlds[1].can(need)),
+            word(worlds[2].can(need)),
             told(worlds, &reasons),
         ]);
     }
@@ -127,8 +154,17 @@ fn told(worlds: &[Capabilities], reasons: &[(&'static str, String)]) -> String {
 }
 
 /// Which families each world can do; of the others, the first thing that is missing.
-fn families(worlds: &[Capabilities]) -> Vec<[String; 4]> {
-    let mut rows = vec![["--nemesis", "processes", "simulation", "WHY NOT"].map(str::to_owned)];
+fn families(worlds: &[Capabilities; 3]) -> Vec<[String; 5]> {
+    let mut rows = vec![
+        [
+            "--nemesis",
+            "processes",
+            "namespaces",
+            "simulation",
+            "WHY NOT",
+        ]
+        .map(str::to_owned),
+    ];
     for family in Family::ALL {
         let missing = |world: &Capabilities| world.missing(family.needs());
         let missing: Vec<_> = worlds.iter().map(missing).collect();
@@ -140,6 +176,7 @@ fn families(worlds: &[Capabilities]) -> Vec<[String; 4]> {
             family.name().to_owned(),
             word(missing[0].is_none()),
             word(missing[1].is_none()),
+            word(missing[2].is_none()),
             told(worlds, &reasons),
         ]);
     }
@@ -160,17 +197,17 @@ mod tests {
 
     #[test]
     fn every_need_and_family_has_a_line_and_every_no_has_a_reason() {
-        let worlds = [capabilities::of_processes(), capabilities::of_simulation()];
+        let worlds = worlds(false);
         let needs = needs(&worlds);
         assert_eq!(needs.len(), 1 + Need::all().count());
         let families = families(&worlds);
         assert_eq!(families.len(), 1 + Family::ALL.len());
         for row in needs[1..].iter().chain(&families[1..]) {
-            let has_no = row[1..3].contains(&"no".to_owned());
-            assert_eq!(has_no, !row[3].is_empty(), "{row:?}");
+            let has_no = row[1..4].contains(&"no".to_owned());
+            assert_eq!(has_no, !row[4].is_empty(), "{row:?}");
         }
         let reordering = needs.iter().find(|row| row[0].contains("overtake"));
-        assert!(reordering.is_some_and(|row| row[3].contains("TCP")));
+        assert!(reordering.is_some_and(|row| row[4].contains("--network namespace")));
     }
 
     #[test]
@@ -186,8 +223,14 @@ mod tests {
 
     #[test]
     fn what_this_machine_has_is_told() {
-        let told = machine();
-        for word in ["processors", "/proc", "loopback", "open files"] {
+        let told = machine(Err("the kernel says no".into()));
+        for word in [
+            "processors",
+            "/proc",
+            "loopback",
+            "open files",
+            "the kernel says no",
+        ] {
             assert!(told.contains(word), "{told}");
         }
     }

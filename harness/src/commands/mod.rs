@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod export;
 pub mod gc;
 pub mod list;
+pub mod namespaces;
 mod naming;
 mod planning;
 pub mod replay;

@@ -36,7 +36,8 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         refuse_impossible(&schedule, &capabilities)?;
         return replay_simulated::replay(args, &folder, &manifest, schedule, command);
     }
-    let capabilities = cluster::capabilities(capabilities::of_processes(), voters);
+    let world = capabilities::of_processes(manifest.options.cluster.network);
+    let capabilities = cluster::capabilities(world, voters);
     refuse_impossible(&schedule, &capabilities)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);

@@ -19,7 +19,8 @@ use crate::progress::Progress;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
-    let planner = Planner::new(args, capabilities::of_processes())?;
+    let world = capabilities::of_processes(args.network.into());
+    let planner = Planner::new(args, world)?;
     let label = planner.label()?;
     let planned = planner.plan(args.seed.unwrap_or_else(fresh_seed))?;
     let program = node_program(args.execution.node_bin.as_deref())?;

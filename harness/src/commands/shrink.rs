@@ -131,7 +131,8 @@ fn against_processes(
     plan: SessionPlan,
     wanted: Vec<String>,
 ) -> Result<u8, Failure> {
-    refuse_impossible(&plan.schedule, &capabilities::of_processes())?;
+    let world = capabilities::of_processes(plan.options.cluster.network);
+    refuse_impossible(&plan.schedule, &world)?;
     processes::shrink(args, origin, plan, wanted)
 }
 

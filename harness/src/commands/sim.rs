@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::announce;
 use super::planning::Planner;
 use crate::capabilities;
-use crate::cli::SimArgs;
+use crate::cli::{NetworkFlag, SimArgs};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::machine::job_count;
@@ -36,6 +36,11 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
     if args.run.execution.node_bin.is_some() {
         return Err(Failure::arguments(
             "--node-bin: a simulation runs the node that is built into the harness; use `harness run`",
+        ));
+    }
+    if args.run.network != NetworkFlag::Proxy {
+        return Err(Failure::arguments(
+            "--network: a simulation has a network of its own; use `harness run`",
         ));
     }
     let seeds = match args.run.seed {

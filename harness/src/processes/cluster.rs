@@ -9,12 +9,12 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use nemesis::fault::{DiskFault, DiskProblem};
-use nemesis::links::Links;
 use nemesis::processes::{self as signals, Confirmation};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::moments::Moments;
+use super::network::{Network, Premises};
 use super::node_process::{NodeProcess, NodeSettings, announced_address};
 use super::spawner::Spawner;
 use crate::world::Event;
@@ -95,21 +95,16 @@ impl Slot {
 pub(super) struct Cluster {
     slots: BTreeMap<String, Mutex<Slot>>,
     addresses: SyncMutex<BTreeMap<String, SocketAddr>>,
-    /// The proxies between the nodes.
-    pub links: Links,
+    /// What is between the nodes.
+    pub network: Network,
     /// What the nodes are watched for.
     pub moments: Moments,
-    spawner: Spawner,
+    spawners: BTreeMap<String, Spawner>,
 }
 
 impl Cluster {
     /// A cluster of nodes that are not started yet.
-    pub(super) fn new(
-        settings: Vec<NodeSettings>,
-        links: Links,
-        spawner: Spawner,
-        moments: Moments,
-    ) -> Self {
+    pub(super) fn new(settings: Vec<NodeSettings>, premises: Premises, moments: Moments) -> Self {
         let slot = |settings: NodeSettings| {
             let name = settings.name.clone();
             let slot = Slot {
@@ -130,9 +125,9 @@ impl Cluster {
         Self {
             slots: settings.into_iter().map(slot).collect(),
             addresses: SyncMutex::default(),
-            links,
+            network: premises.network,
             moments,
-            spawner,
+            spawners: premises.spawners,
         }
     }
 
@@ -150,21 +145,15 @@ impl Cluster {
             .copied()
     }
 
-    /// Names come from the cluster's own list, which is the links' list, so the links know them.
     pub(super) fn set_address(&self, node: &str, address: Option<SocketAddr>) {
         let mut addresses = self
             .addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        self.network.set_target(node, address);
         match address {
-            Some(address) => {
-                addresses.insert(node.to_owned(), address);
-                let _ = self.links.set_target(node, address);
-            }
-            None => {
-                addresses.remove(node);
-                let _ = self.links.clear_target(node);
-            }
+            Some(address) => drop(addresses.insert(node.to_owned(), address)),
+            None => drop(addresses.remove(node)),
         }
     }
 
@@ -225,9 +214,11 @@ impl Cluster {
         if slot.process.is_some() {
             return Ok(());
         }
+        let spawner = self.spawners.get(node);
+        let spawner = spawner.ok_or_else(|| format!("{node} has no place in the network"))?;
         slot.incarnation += 1;
         slot.failed_start = None;
-        let started = slot.settings.start(slot.incarnation, &self.spawner).await;
+        let started = slot.settings.start(slot.incarnation, spawner).await;
         slot.is_owed = started.is_err();
         let (process, reached) =
             started.inspect_err(|problem| slot.failed_start = Some(problem.clone()))?;

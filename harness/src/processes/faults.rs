@@ -111,8 +111,8 @@ impl ActiveFaults {
         let (problems, effect) = match active {
             None => (Vec::new(), Map::new()),
             Some(Active::Links) => {
-                let (effect, problems) = cluster.links.heal_and_verify(id).await;
-                (problems, effect.to_effect())
+                let (effect, problems) = cluster.network.heal_and_verify(id).await;
+                (problems, effect)
             }
             Some(Active::Strobe(strobing)) => {
                 let (nodes, effect) = strobing.end().await;
@@ -341,7 +341,7 @@ async fn cut(
     links: &[(String, String)],
     style: Style,
 ) -> (Option<Active>, FaultReport) {
-    let refusing_count = match cluster.links.cut_in_style(id, links, style).await {
+    let refusing_count = match cluster.network.cut_in_style(id, links, style).await {
         Ok(count) => count,
         Err(error) => return (None, report(0, vec![error.to_string()], Map::new())),
     };
@@ -362,7 +362,11 @@ fn shape(
     links: &[(String, String)],
     shaping: &Shaping,
 ) -> (Option<Active>, FaultReport) {
-    match shared.cluster.links.shape(id, links, shaping, shared.seed) {
+    match shared
+        .cluster
+        .network
+        .shape(id, links, shaping, shared.seed)
+    {
         Ok(()) => (Some(Active::Links), report(1, Vec::new(), Map::new())),
         Err(error) => (None, report(0, vec![error.to_string()], Map::new())),
     }

@@ -8,6 +8,7 @@ mod faults;
 mod lives;
 mod membership;
 mod moments;
+mod network;
 mod node_process;
 mod spawner;
 mod strobes;
@@ -20,7 +21,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nemesis::action::Action;
-use nemesis::links::Links;
 use nemesis::membership::Course;
 use nemesis::view::ClusterView;
 use nix::time::{ClockId, clock_gettime};
@@ -36,9 +36,10 @@ use self::cluster::Cluster;
 use self::faults::ActiveFaults;
 use self::membership::Membership;
 use self::moments::Moments;
+use self::network::{Network, Premises};
+pub use self::network::{prepare, try_namespaces};
 pub use self::node_process::NodeProgram;
 use self::node_process::{Formatting, NodeSettings};
-use self::spawner::Spawner;
 use crate::world::{Answer, Call, Event, Sight, World};
 use crate::{exit, interrupts};
 
@@ -72,7 +73,7 @@ struct Shared {
 }
 
 impl ProcessWorld {
-    /// Starts proxies and nodes as the manifest says and waits until every node answers.
+    /// Starts the network and the nodes as the manifest says and waits until every node answers.
     ///
     /// # Errors
     /// For people: what could not be started. Nothing that was started is left behind.
@@ -89,17 +90,22 @@ impl ProcessWorld {
             .build()
             .context("cannot start the harness's network threads")?;
         let names = manifest.options.all_nodes();
-        let links = runtime
-            .block_on(Links::start(&names))
-            .context("cannot start the proxies")?;
+        let kind = manifest.options.cluster.network;
+        let premises = runtime.block_on(Premises::start(kind, &names, folder))?;
         let origin_ns = monotonic_ns();
-        let settings = settings(manifest, folder, program, &names, &links, origin_ns)?;
-        let spawner = Spawner::start().context("cannot start a thread")?;
+        let settings = settings(
+            manifest,
+            folder,
+            program,
+            &names,
+            &premises.network,
+            origin_ns,
+        )?;
         let (sender, events) = channel();
         let moments = Moments::new(sender.clone(), origin_ns);
         let shared = Arc::new(Shared {
             seed: manifest.seed,
-            cluster: Arc::new(Cluster::new(settings, links, spawner, moments)),
+            cluster: Arc::new(Cluster::new(settings, premises, moments)),
             faults: ActiveFaults::default(),
             client: HttpClient::new(&manifest.name).context("cannot set up HTTP")?,
             membership: Arc::new(Membership::new(manifest).context("cannot set up HTTP")?),
@@ -120,6 +126,11 @@ impl ProcessWorld {
             world.sample_clocks();
         }
         Ok(world)
+    }
+
+    /// What there is to tell people at the end of a run, besides what is recorded.
+    pub fn notes(&self) -> Vec<String> {
+        self.shared.cluster.network.notes()
     }
 
     async fn start_nodes(&self) -> Result<()> {
@@ -327,14 +338,14 @@ fn settings(
     folder: &RunFolder,
     program: NodeProgram,
     names: &[String],
-    links: &Links,
+    network: &Network,
     origin_ns: u64,
 ) -> Result<Vec<NodeSettings>> {
     let mut all = Vec::new();
     for (id, name) in (1u32..).zip(names) {
         let mut peers: Vec<(u32, SocketAddr)> = Vec::new();
         for (peer_id, peer) in (1u32..).zip(names).filter(|(_, peer)| *peer != name) {
-            peers.push((peer_id, links.address(name, peer)?));
+            peers.push((peer_id, network.address(name, peer, peer_id)?));
         }
         // The node reads paths relative to where it was started, which is where the harness is.
         let node_folder = std::path::absolute(folder.node_path(name))
@@ -346,6 +357,7 @@ fn settings(
             cluster_id: manifest.name.clone(),
             folder: node_folder,
             peers,
+            listen: network.listen_address(id),
             formatting: formatting(manifest, id),
             cluster: manifest.options.cluster.clone(),
             timers: manifest.options.timers.clone(),

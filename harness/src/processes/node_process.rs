@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -44,6 +44,8 @@ pub(super) struct NodeSettings {
     pub folder: PathBuf,
     /// Ids of all other nodes with the addresses at which this one reaches them.
     pub peers: Vec<(u32, SocketAddr)>,
+    /// Where it is to listen; port 0 is any free one.
+    pub listen: SocketAddr,
     /// How its data folder is prepared, where the voters are in the log.
     pub formatting: Option<Formatting>,
     /// Sizes, and what is traced.
@@ -93,7 +95,7 @@ impl NodeSettings {
         };
         option("id", self.id.to_string());
         option("cluster-id", self.cluster_id.clone());
-        option("listen", "127.0.0.1:0".into());
+        option("listen", self.listen.to_string());
         let peer = match self.formatting {
             Some(_) => "bootstrap",
             None => "peer",
@@ -258,7 +260,7 @@ impl NodeSettings {
         };
         match outcome {
             Ok((control, reached, port)) => {
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                let address = SocketAddr::from((self.listen.ip(), port));
                 let process = NodeProcess {
                     child,
                     control,

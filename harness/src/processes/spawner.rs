@@ -21,10 +21,26 @@ impl Spawner {
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start() -> io::Result<Self> {
+        Self::start_after(|| Ok(())).map(|(spawner, ())| spawner)
+    }
+
+    /// As [`Self::start`]; the thread does `first` before anything else, and returns what came of it.
+    ///
+    /// # Errors
+    /// As well when that fails.
+    pub(super) fn start_after<T: Send + 'static>(
+        first: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<(Self, T)> {
         let (orders, incoming) = mpsc::channel::<Order>();
+        let (begun, beginning) = mpsc::channel();
         std::thread::Builder::new()
             .name("spawner".into())
             .spawn(move || {
+                let outcome = first();
+                let is_ready = outcome.is_ok();
+                if begun.send(outcome).is_err() || !is_ready {
+                    return;
+                }
                 for (mut command, answer) in incoming {
                     if let Err(Ok(mut orphan)) = answer.send(command.spawn()) {
                         // Nobody waits for this child any more, so nobody would ever stop it.
@@ -33,7 +49,9 @@ impl Spawner {
                     }
                 }
             })?;
-        Ok(Self { orders })
+        let gone = |_| io::Error::other("a new thread is gone");
+        let outcome = beginning.recv().map_err(gone)??;
+        Ok((Self { orders }, outcome))
     }
 
     /// Starts one child.

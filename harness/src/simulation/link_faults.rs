@@ -214,7 +214,7 @@ impl SimulatedWorld {
             let effect = self.link_faults.effect(fault);
             match style {
                 Style::Refuse => effect.refused_count += 1,
-                Style::Reset | Style::Hold => effect.reset_count += 1,
+                Style::Reset | Style::Hold | Style::Drop => effect.reset_count += 1,
             }
         }
         true

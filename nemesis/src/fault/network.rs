@@ -115,6 +115,8 @@ pub enum Style {
     Reset,
     /// They stay and are held; new ones are refused.
     Refuse,
+    /// They stay, and packets are dropped: TCP sends them again, less and less often.
+    Drop,
 }
 
 impl Word for Style {
@@ -123,6 +125,7 @@ impl Word for Style {
         (Self::Hold, "hold"),
         (Self::Reset, "reset"),
         (Self::Refuse, "refuse"),
+        (Self::Drop, "drop"),
     ];
 }
 
@@ -180,6 +183,9 @@ pub struct Shaping {
     /// How many of 100 messages are overtaken by later ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub reorder_percent: u64,
+    /// Of how many of 100 packets a bit is turned over.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub corrupt_percent: u64,
     /// How many bytes pass per second at most.
     #[serde(skip_serializing_if = "is_zero")]
     pub bandwidth_bytes_per_second: u64,
@@ -206,13 +212,14 @@ const GROUPS_EXPECTED: &str =
 const DELAY_EXPECTED: &str = "whole milliseconds, at most 60000";
 const PERCENT_EXPECTED: &str = "a whole number from 0 to 100";
 const BYTES_EXPECTED: &str = "a whole number of bytes, at least 1";
-const SHAPING_PARAMETERS: [&str; 8] = [
+const SHAPING_PARAMETERS: [&str; 9] = [
     "delay_ms",
     "jitter_ms",
     "distribution",
     "loss_percent",
     "duplicate_percent",
     "reorder_percent",
+    "corrupt_percent",
     "bandwidth_bytes_per_second",
     "stall_after_bytes",
 ];
@@ -396,6 +403,7 @@ impl Shaping {
             loss_percent: whole("loss_percent", 0..=100, PERCENT_EXPECTED)?,
             duplicate_percent: whole("duplicate_percent", 0..=100, PERCENT_EXPECTED)?,
             reorder_percent: whole("reorder_percent", 0..=100, PERCENT_EXPECTED)?,
+            corrupt_percent: whole("corrupt_percent", 0..=100, PERCENT_EXPECTED)?,
             bandwidth_bytes_per_second: whole(
                 "bandwidth_bytes_per_second",
                 1..=u64::MAX,
@@ -419,7 +427,7 @@ impl Shaping {
             return Err(FaultError::MissingParameter {
                 kind: "link".into(),
                 parameter: "delay_ms",
-                expected: "a delay, loss_percent, duplicate_percent, reorder_percent, \
+                expected: "a delay, loss_percent, duplicate_percent, reorder_percent, corrupt_percent, \
                            bandwidth_bytes_per_second or stall_after_bytes, or the links stay as \
                            they are",
             });
@@ -435,6 +443,7 @@ impl Shaping {
             ("loss_percent", self.loss_percent),
             ("duplicate_percent", self.duplicate_percent),
             ("reorder_percent", self.reorder_percent),
+            ("corrupt_percent", self.corrupt_percent),
         ];
         for (parameter, percent) in percents {
             if percent > 100 {

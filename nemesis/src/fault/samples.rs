@@ -59,7 +59,7 @@ fn any_shaping() -> impl Strategy<Value = Shaping> {
         1..=DELAY_MAX_MS,
         1..=DELAY_MAX_MS,
         any_word(),
-        (0..=100u64, 0..=100u64, 0..=100u64),
+        (0..=100u64, 0..=100u64, 0..=100u64, 0..=100u64),
         any::<u64>(),
         any::<u64>(),
     )
@@ -71,6 +71,7 @@ fn any_shaping() -> impl Strategy<Value = Shaping> {
                 loss_percent: percents.0,
                 duplicate_percent: percents.1,
                 reorder_percent: percents.2,
+                corrupt_percent: percents.3,
                 bandwidth_bytes_per_second: bandwidth,
                 stall_after_bytes: stall,
             },

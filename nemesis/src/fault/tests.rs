@@ -239,8 +239,11 @@ fn unknown_words_are_answered_with_the_known_ones() {
     assert!(shape.contains("random-halves"), "{shape}");
     let target = error(r#"{"kind":"kill","targets":"leadr"}"#);
     assert!(target.contains("did you mean \"leader\"?"), "{target}");
-    let style = error(r#"{"kind":"partition","shape":"links","style":"drop","cut":[["a","b"]]}"#);
-    assert!(style.contains("known: hold, reset, refuse"), "{style}");
+    let style = error(r#"{"kind":"partition","shape":"links","style":"dorp","cut":[["a","b"]]}"#);
+    assert!(
+        style.contains("known: hold, reset, refuse, drop"),
+        "{style}"
+    );
     assert!(error(r#"{"kind":"partition","shape":"one-way","direction":"up"}"#).contains("from"));
 }
 

@@ -61,6 +61,13 @@ pub(super) fn draw_fault(family: Family, draws: Draws<'_>) -> Fault {
             links: draws.some_links(),
             shaping: draws.flakiness(),
         },
+        Family::PacketLoss
+        | Family::PacketDuplicate
+        | Family::PacketReorder
+        | Family::PacketCorrupt => Fault::Link {
+            links: draws.some_links(),
+            shaping: draws.one_flaw(family),
+        },
         Family::Kill => Fault::Kill { targets },
         Family::KillClean => Fault::KillClean { targets },
         Family::Restart => Fault::Restart { targets },
@@ -282,6 +289,18 @@ impl Draws<'_> {
             flaky(0, duplicate, reorder),
             flaky(loss, duplicate, reorder),
         ])
+    }
+
+    fn one_flaw(&self, family: Family) -> Shaping {
+        let mut shaping = Shaping::default();
+        let percent = |bounds: &[u64]| self.steps(SIZE, SECOND_SIZE, bounds);
+        match family {
+            Family::PacketLoss => shaping.loss_percent = percent(&[1, 5, 15, 40]),
+            Family::PacketDuplicate => shaping.duplicate_percent = percent(&[1, 10, 50]),
+            Family::PacketReorder => shaping.reorder_percent = percent(&[1, 10, 50]),
+            _ => shaping.corrupt_percent = percent(&[1, 5, 15, 40]),
+        }
+        shaping
     }
 
     fn clock_targets(&self) -> Targets {
