@@ -215,6 +215,7 @@ mod tests {
         RunOptions {
             workload: "register".into(),
             nemesis: Vec::new(),
+            nemesis_is_a_pool: false,
             nodes: 5,
             concurrency: 10,
             rate_per_second: 200,

@@ -175,6 +175,30 @@ fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
 }
 
 #[test]
+fn faults_on_observers_are_refused_where_there_never_are_any() {
+    let lab = Lab::new();
+    for world in ["run", "sim"] {
+        for fault in [
+            r#"{"kind":"kill","targets":"observers"}"#,
+            r#"{"kind":"partition","shape":"one-way","target":"observers"}"#,
+            r#"{"kind":"membership","what":"promote"}"#,
+        ] {
+            let text = format!(
+                r#"{{"format_version":1,"faults":[{{"trigger":{{"at_ms":2500}},"duration_ms":500,"fault":{fault}}}]}}"#
+            );
+            let path = lab.write("schedule.json", &text);
+            let path = path.to_string_lossy();
+            let arguments = [world, "--time", "3", "--schedule", &path];
+            let said = refused(&lab, &arguments, 254);
+            one_line(&said);
+            assert!(said.contains("fault 1 of the schedule"), "{said}");
+            assert!(said.contains("say --observers with a number"), "{said}");
+        }
+    }
+    assert!(!lab.runs().exists());
+}
+
+#[test]
 fn paces_that_make_no_sense_are_refused_and_so_is_what_tcp_does_not_do() {
     let lab = Lab::new();
     for (arguments, words) in [

@@ -367,7 +367,7 @@ const FACTS: [Facts; 30] = [
         id: Id::New(24),
         part_of: None,
         needed_count: 3,
-        needs: &[Need::Membership],
+        needs: &[Need::Membership, Need::KnowObservers],
     },
     Facts {
         family: Family::Snapshot,

@@ -77,6 +77,27 @@ pub(super) fn capabilities(world: Capabilities, voters: Voters) -> Capabilities 
     }
 }
 
+/// What a world can do where nobody ever is an observer: none is asked for, and no fault of the schedule makes
+/// one of a voter, or lets a node join.
+pub(super) fn without_observers(capabilities: Capabilities, args: &RunArgs) -> Capabilities {
+    let schedule = args.schedule.as_ref();
+    // A schedule that cannot be read is refused where it is read for good.
+    let Some(schedule) = schedule.and_then(|path| read_schedule(path).ok()) else {
+        return capabilities;
+    };
+    let makes_observers = |fault: Fault| match fault {
+        Fault::Membership { change, .. } => change != MembershipChange::Promote,
+        _ => false,
+    };
+    if args.observers > 0 || faults(&schedule).any(makes_observers) {
+        return capabilities;
+    }
+    capabilities.without(
+        Need::KnowObservers,
+        "every node is a voter; say --observers with a number",
+    )
+}
+
 /// The cluster of a run with these families of faults.
 pub(super) fn options(args: &RunArgs, voters: Voters, families: &[Family]) -> ClusterOptions {
     let schedule = args.schedule.as_ref();

@@ -58,7 +58,10 @@ impl Planner {
         is_swarm: bool,
     ) -> Result<Self, Failure> {
         let tuned = tuned(&args, &possible(&args, &world, voters))?;
-        let options = options(&args, voters, &tuned)?;
+        let options = RunOptions {
+            nemesis_is_a_pool: is_swarm || (args.schedule.is_none() && is_all(&args)),
+            ..options(&args, voters, &tuned)?
+        };
         Ok(Self {
             args,
             world,
@@ -134,7 +137,8 @@ impl Planner {
 
 /// What a world can do with such voters and clients.
 fn possible(args: &RunArgs, world: &Capabilities, voters: Voters) -> Capabilities {
-    possible_at(args, cluster::capabilities(world.clone(), voters))
+    let world = cluster::capabilities(world.clone(), voters);
+    possible_at(args, cluster::without_observers(world, args))
 }
 
 /// What was asked for, apart from faults and seed.
@@ -146,6 +150,7 @@ fn options(args: &RunArgs, voters: Voters, tuned: &Tuned) -> Result<RunOptions, 
     Ok(RunOptions {
         workload: args.workload.clone(),
         nemesis: names(args, tuned),
+        nemesis_is_a_pool: false,
         nodes: args.nodes,
         concurrency: args.concurrency,
         rate_per_second: args.rate,
