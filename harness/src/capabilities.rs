@@ -3,13 +3,13 @@
 
 use nemesis::capability::{Capabilities, Need};
 
-/// Why no world takes disks away while voters are static.
-const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
+/// Why no disk is taken away while voters are configured.
+pub const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
      still a voter, may vote twice in an epoch and elect a leader that lacks what was acknowledged \
-     (KAFKA-14077); nothing is promised then";
+     (KAFKA-14077); nothing is promised then. Say --voters log";
 
 /// What every world can do.
-const EVERYWHERE: [Need; 30] = [
+const EVERYWHERE: [Need; 31] = [
     Need::CutHold,
     Need::CutReset,
     Need::CutRefuse,
@@ -22,6 +22,7 @@ const EVERYWHERE: [Need; 30] = [
     Need::Restart,
     Need::Pause,
     Need::Slow,
+    Need::Wipe,
     Need::SetClocks,
     Need::StrobeClocks,
     Need::SlowSync,
@@ -53,12 +54,11 @@ pub fn of_processes() -> Capabilities {
             Need::LinkReorder,
             "nodes talk over TCP, which keeps the order of bytes",
         )
-        .without(Need::Wipe, NO_WIPE)
 }
 
 /// What the simulation can do.
 pub fn of_simulation() -> Capabilities {
     let lossy = [Need::LinkDuplicate, Need::LinkReorder];
     let can = EVERYWHERE.into_iter().chain(lossy);
-    Capabilities::new("the simulation", can).without(Need::Wipe, NO_WIPE)
+    Capabilities::new("the simulation", can)
 }

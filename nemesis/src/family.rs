@@ -427,16 +427,6 @@ impl Family {
         &FACTS[self as usize]
     }
 
-    /// The family that this one must not be planned with. Data that is destroyed may cost the cluster a
-    /// minority of its voters for good; while voters come and go, nobody can say which minority that is.
-    pub fn conflict(self) -> Option<Self> {
-        match self {
-            Self::DiskCorrupt => Some(Self::Membership),
-            Self::Membership => Some(Self::DiskCorrupt),
-            _ => None,
-        }
-    }
-
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.facts().name

@@ -2,7 +2,6 @@
 //! Never runs anything, and never plans what the world cannot do.
 
 use nemesis::capability::{Capabilities, Need};
-use nemesis::family::Family;
 use nemesis::plan::{INTENSITY_MAX_PERCENT, PlanOptions, plan};
 use nemesis::tuning::{Tuned, parse_tuned};
 use results::manifest::{RunOptions, Voters};
@@ -200,24 +199,6 @@ fn tuned(args: &RunArgs, capabilities: &Capabilities) -> Result<Tuned, Failure> 
         tuned
             .families
             .retain(|family| family.needed_count() <= args.nodes as usize);
-        if tuned.families.contains(&Family::Membership) {
-            tuned
-                .families
-                .retain(|family| family.conflict() != Some(Family::Membership));
-        }
-    }
-    let conflict = tuned.families.iter().find_map(|family| {
-        let other = family.conflict()?;
-        tuned
-            .families
-            .contains(&other)
-            .then_some((family.name(), other.name()))
-    });
-    if let Some((first, second)) = conflict {
-        return Err(Failure::arguments(format!(
-            "nemesis {first} and {second} cannot be combined: what is destroyed may cost a minority of the voters, \
-             and while voters change, nobody can say which; leave one of them out"
-        )));
     }
     Ok(tuned)
 }
