@@ -81,6 +81,14 @@ pub fn error_text(what: &str) -> Option<&'static str> {
     }
 }
 
+/// The voters after all faults were healed, as the leader named them; `None` where nobody says.
+pub(crate) fn voters_left(history: &[Operation]) -> Option<Vec<String>> {
+    let is_restored = |line: &&Operation| line.process == Process::Nemesis && line.f == RESTORED;
+    let restored = history.iter().rev().find(is_restored)?;
+    let names = restored.value["voters"].as_array()?.iter();
+    names.map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
 /// Nodes that were still down after all faults were healed because they refuse to start with data that
 /// a fault has destroyed, with their reasons.
 pub(crate) fn left_down(history: &[Operation]) -> Map<String, Value> {

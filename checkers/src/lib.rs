@@ -111,7 +111,7 @@ fn combine(
         stats::check(&recording.history, options.minimum_ok_count)
     });
     run("nemesis", &|| {
-        nemesis::check(&recording.schedule, &recording.manifest.options.nemesis)
+        nemesis::check(&recording.schedule, &recording.manifest.options)
     });
     run("liveness", &|| {
         liveness::check(

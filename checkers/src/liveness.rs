@@ -14,7 +14,7 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
-use crate::disk_faults::left_down;
+use crate::disk_faults::{left_down, voters_left};
 use crate::{conclusion, counted, seconds};
 
 const SOURCE: &str = "bounded recovery after healing, as in KAFKA-12851: a majority that can talk \
@@ -126,15 +126,25 @@ fn check_recovery(
         return result;
     }
     let left_down = left_down(history);
-    let node_count = manifest.options.nodes as usize;
-    if node_count.saturating_sub(left_down.len()) > node_count / 2 {
+    let voters = voters_left(history);
+    let voter_count = match &voters {
+        Some(voters) => voters.len(),
+        None => manifest.options.nodes as usize,
+    };
+    // Nobody counts on a node that does not vote.
+    let counts = |node: &&str| {
+        let voters = voters.as_ref();
+        voters.is_none_or(|voters| voters.iter().any(|voter| voter == node))
+    };
+    let nodes: Vec<&str> = left_down.keys().map(String::as_str).collect();
+    let nodes: Vec<&str> = nodes.into_iter().filter(counts).collect();
+    if voter_count.saturating_sub(nodes.len()) > voter_count / 2 {
         return result;
     }
-    let nodes: Vec<&str> = left_down.keys().map(String::as_str).collect();
     let mut evidence = result.evidence;
     evidence["left_down"] = json!(left_down);
     let summary = format!(
-        "no recovery is owed: {} of {node_count} nodes refuse to start with data that faults destroyed ({})",
+        "no recovery is owed: {} of {voter_count} voters refuse to start with data that faults destroyed ({})",
         nodes.len(),
         nodes.join(", ")
     );
@@ -327,11 +337,24 @@ mod tests {
         let result = verdict_on(&manifest, &most);
         assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
         assert!(
-            result.summary.contains("2 of 3 nodes"),
+            result.summary.contains("2 of 3 voters"),
             "{}",
             result.summary
         );
         assert_eq!(result.properties["recovery"].checked, 0);
+        let voting = |voters: &[&str]| {
+            let mut lines = most.clone();
+            if let Some(restored) = lines.last_mut() {
+                restored.value["voters"] = json!(voters);
+            }
+            verdict_on(&manifest, &lines).valid
+        };
+        assert_eq!(voting(&["n1", "n2", "n3", "n4"]), Validity::Valid);
+        assert_eq!(
+            voting(&["n1", "n2", "n4"]),
+            Validity::Invalid,
+            "n3 has left"
+        );
         let few = with_damaged(json!({"n1": "damaged"}));
         assert_eq!(verdict_on(&manifest, &few).valid, Validity::Invalid);
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use results::manifest::RunOptions;
 use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use results::verdict::{CheckerResult, Validity};
 use serde_json::json;
@@ -39,8 +40,16 @@ impl Counts {
 
 /// Unknown where no fault of some kind had an effect, or a fault was still there at the end.
 ///
-/// `asked_for` are the families of faults in the run's options.
-pub fn check(schedule: &Schedule, asked_for: &[String]) -> CheckerResult {
+/// Who names a family wants to know what it does, and a run without it does not tell. Who asks for all, or
+/// has them drawn, wants many different runs: in a short one a rare family may come to nothing, as when the
+/// leader that it asks for is not known or another fault holds its node, and the run is still a test of the
+/// others. So it is valid if some fault had an effect, and says which kinds had none; over many seeds every
+/// family has its turn, which a campaign counts.
+pub fn check(schedule: &Schedule, options: &RunOptions) -> CheckerResult {
+    judge(schedule, &options.nemesis, options.nemesis_is_a_pool)
+}
+
+fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerResult {
     let source = "a run that asked for a fault it never got proves nothing about that fault";
     let mut all = Counts::default();
     let mut kinds: BTreeMap<&str, Counts> = BTreeMap::new();
@@ -61,12 +70,16 @@ pub fn check(schedule: &Schedule, asked_for: &[String]) -> CheckerResult {
         };
     }
     let unhealed = unhealed(schedule);
-    let told = format!(
+    let mut told = format!(
         "{} of {} had an effect",
         all.with_effect,
         counted(all.asked, "fault")
     );
-    let problems = problems(schedule, &kinds, &unhealed);
+    let mut idle = without_effect(schedule, &kinds);
+    if is_pool && all.with_effect > 0 {
+        told.extend(idle.take().map(|idle| format!("; {idle}")));
+    }
+    let problems: Vec<String> = idle.into_iter().chain(left_behind(&unhealed)).collect();
     let mut result = if problems.is_empty() {
         conclusion(Validity::Valid, source, told)
     } else {
@@ -100,37 +113,33 @@ fn unhealed(schedule: &Schedule) -> Vec<&ScheduledFault> {
         .collect()
 }
 
-/// What keeps the faults from being a test, for people.
-fn problems(
-    schedule: &Schedule,
-    kinds: &BTreeMap<&str, Counts>,
-    unhealed: &[&ScheduledFault],
-) -> Vec<String> {
+/// The kinds of which no fault had an effect, for people.
+fn without_effect(schedule: &Schedule, kinds: &BTreeMap<&str, Counts>) -> Option<String> {
     let without: Vec<&str> = kinds
         .iter()
         .filter(|(_, counts)| counts.with_effect == 0)
         .map(|(kind, _)| *kind)
         .collect();
-    let mut problems = Vec::new();
-    if !without.is_empty() {
-        problems.push(format!(
-            "no fault of kind {} had any effect{}",
-            without.join(", "),
-            why_not(schedule, without[0])
-        ));
-    }
-    if let Some(first) = unhealed.first() {
-        problems.push(format!(
-            "fault {} ({}) was never healed{}",
-            first.id,
-            first.fault.kind,
-            match unhealed.len() - 1 {
-                0 => String::new(),
-                more => format!(", nor were {more} more"),
-            }
-        ));
-    }
-    problems
+    let first = without.first()?;
+    Some(format!(
+        "no fault of kind {} had any effect{}",
+        without.join(", "),
+        why_not(schedule, first)
+    ))
+}
+
+/// The faults that were still there at the end, for people.
+fn left_behind(unhealed: &[&ScheduledFault]) -> Option<String> {
+    let first = unhealed.first()?;
+    Some(format!(
+        "fault {} ({}) was never healed{}",
+        first.id,
+        first.fault.kind,
+        match unhealed.len() - 1 {
+            0 => String::new(),
+            more => format!(", nor were {more} more"),
+        }
+    ))
 }
 
 /// What is known about the first fault of a kind that came to nothing.
@@ -173,7 +182,7 @@ mod tests {
 
     #[test]
     fn one_effective_fault_of_every_kind_is_enough() {
-        let result = check(
+        let result = judge(
             &schedule(vec![
                 fault(1, "kill", "installed", 3, true),
                 fault(2, "kill", "skipped", 0, false),
@@ -181,6 +190,7 @@ mod tests {
                 fault(4, "pause", "", 0, false),
             ]),
             &[],
+            false,
         );
         assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
         let kill = &result.evidence["by_kind"]["kill"];
@@ -190,12 +200,13 @@ mod tests {
 
     #[test]
     fn a_kind_without_effect_is_named_with_its_reason() {
-        let result = check(
+        let result = judge(
             &schedule(vec![
                 fault(1, "kill", "installed", 3, true),
                 fault(2, "pause", "installed", 0, true),
             ]),
             &[],
+            false,
         );
         assert_eq!(result.valid, Validity::Unknown);
         assert!(
@@ -208,11 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn of_a_pool_any_effect_is_enough_and_what_had_none_is_named() {
+        let pause = fault(2, "pause", "installed", 0, true);
+        let faults = vec![fault(1, "kill", "installed", 3, true), pause.clone()];
+        let result = judge(&schedule(faults), &[], true);
+        assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
+        let told = "no fault of kind pause had any effect (fault 2: nobody leads)";
+        assert!(result.summary.contains(told), "{}", result.summary);
+        let alone = judge(&schedule(vec![pause]), &[], true);
+        assert_eq!(alone.valid, Validity::Unknown, "{}", alone.summary);
+        let left = vec![fault(1, "kill", "installed", 3, false)];
+        assert_eq!(judge(&schedule(left), &[], true).valid, Validity::Unknown);
+    }
+
+    #[test]
     fn a_fault_left_behind_is_named() {
         for outcome in ["installed", "indeterminate"] {
             let mut faults = vec![fault(1, "kill", "installed", 3, true)];
             faults.push(fault(9, "kill", outcome, 1, false));
-            let result = check(&schedule(faults), &[]);
+            let result = judge(&schedule(faults), &[], false);
             assert_eq!(result.valid, Validity::Unknown);
             assert!(result.summary.contains("fault 9 (kill) was never healed"));
         }
@@ -221,9 +246,12 @@ mod tests {
     #[test]
     fn no_faults_are_valid_only_if_none_were_asked_for() {
         let none = schedule(Vec::new());
-        let quiet = check(&none, &[]);
+        let quiet = judge(&none, &[], false);
         assert_eq!(quiet.valid, Validity::Valid);
         assert_eq!(quiet.summary, "no faults were asked for");
-        assert_eq!(check(&none, &["kill".into()]).valid, Validity::Unknown);
+        assert_eq!(
+            judge(&none, &["kill".into()], false).valid,
+            Validity::Unknown
+        );
     }
 }

@@ -4,13 +4,13 @@
 use nemesis::capability::{Capabilities, Need};
 use results::manifest::Network;
 
-/// Why no world takes disks away while voters are static.
-const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
+/// Why no disk is taken away while voters are configured.
+pub const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter that lost its disk is \
      still a voter, may vote twice in an epoch and elect a leader that lacks what was acknowledged \
-     (KAFKA-14077); nothing is promised then";
+     (KAFKA-14077); nothing is promised then. Say --voters log";
 
 /// What every world can do.
-const EVERYWHERE: [Need; 29] = [
+const EVERYWHERE: [Need; 30] = [
     Need::CutHold,
     Need::CutReset,
     Need::CutRefuse,
@@ -22,6 +22,7 @@ const EVERYWHERE: [Need; 29] = [
     Need::Restart,
     Need::Pause,
     Need::Slow,
+    Need::Wipe,
     Need::SetClocks,
     Need::StrobeClocks,
     Need::SlowSync,
@@ -54,7 +55,7 @@ pub fn of_processes(network: Network) -> Capabilities {
         Need::LinkReorder,
         Need::LinkCorrupt,
     ];
-    let world = match network {
+    match network {
         Network::Proxy => {
             let world = Capabilities::new("real processes", EVERYWHERE);
             packets
@@ -65,8 +66,7 @@ pub fn of_processes(network: Network) -> Capabilities {
             let can = EVERYWHERE.into_iter().chain(packets);
             Capabilities::new("processes in network namespaces", can)
         }
-    };
-    world.without(Need::Wipe, NO_WIPE)
+    }
 }
 
 /// What the simulation can do.
@@ -74,7 +74,6 @@ pub fn of_simulation() -> Capabilities {
     let lossy = [Need::LinkLoss, Need::LinkDuplicate, Need::LinkReorder];
     let can = EVERYWHERE.into_iter().chain(lossy);
     Capabilities::new("the simulation", can)
-        .without(Need::Wipe, NO_WIPE)
         .without(
             Need::CutDrop,
             "its messages are whole requests, which nobody sends again; they are held or reset",

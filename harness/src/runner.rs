@@ -269,7 +269,9 @@ impl<'a, W: World> Runner<'a, W> {
             Event::FaultHealed { id, report } => self.fault_healed(id, report)?,
             Event::Restored { problems, damaged } => {
                 let now_ns = self.world.now_ns();
-                let value = json!({ "problems": problems, "damaged": damaged });
+                let view = self.world.view(self.clients.leader());
+                let voters: Vec<&String> = view.voters().collect();
+                let value = json!({ "problems": problems, "damaged": damaged, "voters": voters });
                 self.restored = Some(problems);
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
@@ -402,13 +404,13 @@ impl<'a, W: World> Runner<'a, W> {
             Some(cause) => Some(cause.event.node.as_str()),
             None => self.clients.leader(),
         };
-        let view = ClusterView {
+        let mut view = ClusterView {
             event_node: cause.map(|cause| cause.event.node.clone()),
             roles: sight.roles,
             log_ends: sight.log_ends,
-            damaged: self.damaged_nodes(),
             ..self.world.view(leader)
         };
+        view.damaged.extend(self.damaged_nodes());
         resolve(self.seed, fault.id, &parsed, &view)
     }
 

@@ -119,9 +119,6 @@ pub fn draw(seed: u64, pool: &[Family], base: &RunOptions) -> Drawn {
             if families.is_empty() {
                 families = one_of(&draws, &possible);
             }
-            if families.contains(&Family::Membership) {
-                families.retain(|family| family.conflict() != Some(Family::Membership));
-            }
             (families, voters_in(in_log))
         }
     };
@@ -166,7 +163,9 @@ fn one_of(draws: &Draws, families: &[Family]) -> Vec<Family> {
 
 /// Whether a family makes sense only where the voters are in the log.
 fn needs_log(family: Family) -> bool {
-    family.needs().any(|need| need == Need::Membership)
+    family
+        .needs()
+        .any(|need| matches!(need, Need::Membership | Need::Wipe))
 }
 
 /// Elections that are decided before, or long after, followers give up on a leader.
@@ -216,6 +215,7 @@ mod tests {
         RunOptions {
             workload: "register".into(),
             nemesis: Vec::new(),
+            nemesis_is_a_pool: false,
             nodes: 5,
             concurrency: 10,
             rate_per_second: 200,

@@ -126,29 +126,21 @@ fn a_schedule_that_does_not_fit_the_cluster_is_refused() {
 
 /// What a world cannot do is told before anything starts, for what was asked by name and by file.
 #[test]
-fn voters_do_not_change_while_disks_are_destroyed() {
-    let lab = Lab::new();
-    for world in ["run", "sim"] {
-        let said = refused(&lab, &[world, "--nemesis", "membership,disk-corrupt"], 254);
-        one_line(&said);
-        assert!(
-            said.contains("membership and disk-corrupt cannot be combined"),
-            "{said}"
-        );
-    }
-}
-
-#[test]
 fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
     let lab = Lab::new();
     for world in ["run", "sim"] {
-        let said = refused(&lab, &[world, "--nemesis", "kill,wipe"], 254);
+        let said = refused(
+            &lab,
+            &[world, "--nemesis", "kill,wipe", "--voters", "configured"],
+            254,
+        );
         one_line(&said);
         assert!(said.contains("wipe"), "{said}");
         assert!(
             said.contains("taking disks away is not possible in"),
             "{said}"
         );
+        assert!(said.contains("KAFKA-14077"), "{said}");
         for (trigger, fault, word) in [
             (
                 r#"{"on":"message-sent:fetch","node":"leader"}"#,
@@ -172,6 +164,30 @@ fn faults_that_the_world_cannot_do_are_refused_before_the_run() {
             assert!(said.contains(word), "{said}");
         }
     }
+}
+
+#[test]
+fn faults_on_observers_are_refused_where_there_never_are_any() {
+    let lab = Lab::new();
+    for world in ["run", "sim"] {
+        for fault in [
+            r#"{"kind":"kill","targets":"observers"}"#,
+            r#"{"kind":"partition","shape":"one-way","target":"observers"}"#,
+            r#"{"kind":"membership","what":"promote"}"#,
+        ] {
+            let text = format!(
+                r#"{{"format_version":1,"faults":[{{"trigger":{{"at_ms":2500}},"duration_ms":500,"fault":{fault}}}]}}"#
+            );
+            let path = lab.write("schedule.json", &text);
+            let path = path.to_string_lossy();
+            let arguments = [world, "--time", "3", "--schedule", &path];
+            let said = refused(&lab, &arguments, 254);
+            one_line(&said);
+            assert!(said.contains("fault 1 of the schedule"), "{said}");
+            assert!(said.contains("say --observers with a number"), "{said}");
+        }
+    }
+    assert!(!lab.runs().exists());
 }
 
 #[test]

@@ -107,3 +107,29 @@ fn a_harness_that_dies_leaves_no_slowed_node_behind() {
     harness.wait().unwrap();
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_node_whose_disk_was_taken_away_is_formatted_anew_and_votes_again() {
+    let lab = Lab::new();
+    let faults = r#"{"format_version":1,"faults":[
+      {"trigger":{"at_ms":3500},"duration_ms":1000,"fault":{"kind":"wipe","targets":["n2"]}}]}"#;
+    let (faults, verdict) = run(&lab, faults, "4", 0);
+    lab.assert_nothing_left();
+    let effect = &faults[0]["effect"];
+    assert_eq!(effect["wiped_count"], 1, "{faults:#}");
+    let (old, new) = (
+        effect["n2_old_directory_id"].as_str().unwrap(),
+        effect["n2_new_directory_id"].as_str().unwrap(),
+    );
+    assert_ne!(old, new);
+    let after = effect["voters_after_heal"].as_array().unwrap();
+    assert_eq!(after.len(), 5, "{faults:#}");
+    let trace = std::fs::read_to_string(lab.latest().join("nodes/n2/trace.jsonl")).unwrap();
+    let starts: Vec<&str> = trace
+        .lines()
+        .filter(|line| line.contains("directory_id"))
+        .collect();
+    assert!(starts[0].contains(old), "{starts:?}");
+    assert!(starts.iter().any(|line| line.contains(new)), "{starts:?}");
+    assert_eq!(verdict["checkers"]["epoch-history"]["valid"], true);
+}

@@ -3,7 +3,8 @@
 //!
 //! Of any piece of data at most a minority of the voters may have lost its copy: then every majority that
 //! acknowledged it still has one whole copy, and recovery is owed. (TigerBeetle's fault atlas draws the same
-//! line.) The log and the snapshots hold the same records, so they are one piece; epoch and vote are another.
+//! line.) Where the voters change, the smallest set of them that may come of it counts, and everybody who may
+//! become one: whoever has lost data then is a minority of every set of voters. The log and the snapshots hold the same records, so they are one piece; epoch and vote are another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,16 +34,32 @@ fn data_in(files: Files) -> &'static [Data] {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultBudget {
     voters: BTreeSet<String>,
+    /// How many voters there may be at some time, at least.
+    least_count: usize,
     damaged: BTreeMap<Data, BTreeSet<String>>,
 }
 
 impl FaultBudget {
     /// The budget of these voters, of whom none is damaged.
     pub fn new<'a>(voters: impl IntoIterator<Item = &'a String>) -> Self {
+        let voters: BTreeSet<String> = voters.into_iter().cloned().collect();
         Self {
-            voters: voters.into_iter().cloned().collect(),
+            least_count: voters.len(),
+            voters,
             damaged: BTreeMap::new(),
         }
+    }
+
+    /// The same, where changes under way may leave as few voters as this.
+    #[must_use]
+    pub fn with_least(mut self, least_count: usize) -> Self {
+        self.least_count = self.least_count.min(least_count);
+        self
+    }
+
+    /// How many voters may lack the same data.
+    pub fn allowed_count(&self) -> usize {
+        minority(self.least_count)
     }
 
     /// Notes that a node has lost what is in these files, until it is [`Self::repaired`].
@@ -64,7 +81,7 @@ impl FaultBudget {
 
     /// How many more voters may lose what is in these files.
     pub fn left(&self, files: Files) -> usize {
-        let allowed_count = minority(self.voters.len());
+        let allowed_count = self.allowed_count();
         let left = data_in(files).iter().map(|data| {
             let damaged = self.damaged.get(data).into_iter().flatten();
             let damaged_count = damaged.filter(|node| self.voters.contains(*node)).count();
@@ -124,6 +141,15 @@ mod tests {
         assert!(!budget.may_hit("n3", Files::Snapshot));
         budget.repaired("n1");
         assert!(budget.may_hit("n2", Files::All));
+    }
+
+    #[test]
+    fn the_smallest_set_of_voters_that_may_come_counts() {
+        let voters = names(5);
+        for (least_count, left) in [(9, 2), (5, 2), (4, 1), (3, 1), (2, 0), (0, 0)] {
+            let budget = FaultBudget::new(&voters).with_least(least_count);
+            assert_eq!(budget.left(Files::All), left, "{least_count}");
+        }
     }
 
     #[test]

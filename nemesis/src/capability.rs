@@ -371,6 +371,7 @@ impl Fault {
             Self::Burst => vec![Need::Burst],
         };
         let group = match (self.targets(), self.target()) {
+            (_, Some(Target::One)) if self.is_promotion() => Some(Group::Observers),
             (Some(Targets::Group(group)), _) | (_, Some(Target::OneOf(group))) => Some(*group),
             _ => None,
         };

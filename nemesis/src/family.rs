@@ -407,7 +407,7 @@ const FACTS: [Facts; 34] = [
         id: Id::New(24),
         part_of: None,
         needed_count: 3,
-        needs: &[Need::Membership],
+        needs: &[Need::Membership, Need::KnowObservers],
     },
     Facts {
         family: Family::Snapshot,
@@ -469,16 +469,6 @@ impl Family {
     fn facts(self) -> &'static Facts {
         // In the order of the enum, as a test makes sure.
         &FACTS[self as usize]
-    }
-
-    /// The family that this one must not be planned with. Data that is destroyed may cost the cluster a
-    /// minority of its voters for good; while voters come and go, nobody can say which minority that is.
-    pub fn conflict(self) -> Option<Self> {
-        match self {
-            Self::DiskCorrupt => Some(Self::Membership),
-            Self::Membership => Some(Self::DiskCorrupt),
-            _ => None,
-        }
     }
 
     /// The name on the command line.

@@ -368,6 +368,12 @@ impl Fault {
         self.targets() == Some(&Targets::EventNode) || self.target() == Some(&Target::EventNode)
     }
 
+    /// Whether it makes a voter of an observer.
+    pub(crate) fn is_promotion(&self) -> bool {
+        let change = MembershipChange::Promote;
+        matches!(self, Self::Membership { change: asked, .. } if *asked == change)
+    }
+
     /// Whether a node must answer to it, which a node that is held before an event cannot.
     pub fn needs_answer(&self) -> bool {
         matches!(

@@ -249,6 +249,16 @@ impl Course {
         Self::new(goals, None)
     }
 
+    /// The way back of nodes that lost their disks: the replicas that are gone leave, and the nodes, which run
+    /// with new disks, take their places. Tried until it is reached.
+    pub fn of_return(nodes: &[String]) -> Self {
+        let goal = Goal::Size {
+            out_first: Vec::new(),
+            in_first: nodes.to_vec(),
+        };
+        Self::new(vec![goal], None)
+    }
+
     /// Makes sure that there are as many voters as the changes in force leave. Tried until it is reached.
     pub fn of_restore() -> Self {
         let goal = Goal::Size {

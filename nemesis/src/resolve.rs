@@ -154,17 +154,12 @@ impl Resolver<'_> {
     /// The targets whose data may be destroyed without the cluster losing what it acknowledged. Drawn
     /// targets are drawn among those; what was asked for by name is hit as a whole or not at all.
     fn within_budget(&mut self, targets: &Targets, files: Files) -> Result<Vec<usize>, String> {
-        if self.view.is_changing {
-            return Err(
-                "the voters are being changed, so it is not certain how many may lose data".into(),
-            );
-        }
         let mut budget = self.view.budget();
         let spent = || {
             format!(
                 "it would destroy data of which {} of {} voters have lost their copy already",
-                minority(self.voters.len()) - self.view.budget().left(files),
-                self.voters.len()
+                self.view.budget().allowed_count() - self.view.budget().left(files),
+                self.view.least_voter_count()
             )
         };
         if *targets == Targets::One {
@@ -175,7 +170,7 @@ impl Resolver<'_> {
             return drawn.map(|position| vec![*position]).ok_or_else(spent);
         }
         let spent = spent();
-        let most = minority(self.voters.len());
+        let most = budget.allowed_count();
         let (wanted, as_many_as_possible) = match targets {
             Targets::Minority => (self.voter_order(), true),
             Targets::Group(_) => (self.positions(targets)?, true),
@@ -329,12 +324,8 @@ impl Resolver<'_> {
                 Ok(VoterChange::Promote { node })
             }
             MembershipChange::Remove | MembershipChange::RemoveLeader => {
-                if let Some(damaged) = self.view.damaged.keys().next() {
-                    return Err(format!(
-                        "{damaged} has lost data and stays down, so every other voter may be needed"
-                    ));
-                }
                 let node = self.leaving_voter(target)?;
+                self.check_needed(&node)?;
                 let kept_count = match target {
                     Target::Node(_) => 1,
                     _ => VOTERS_KEPT,
@@ -350,6 +341,29 @@ impl Resolver<'_> {
                 by: self.spare()?,
             }),
         }
+    }
+
+    /// Refuses to remove a voter that may be needed because others have lost data.
+    ///
+    /// The one that leaves may be the leader. If it dies before another one has the record of its removal,
+    /// those who are left need a majority of the voters as they were, without it: its log is longer than
+    /// theirs, so it gives them no vote, and it stands for election no more.
+    fn check_needed(&self, leaving: &str) -> Result<(), String> {
+        let mut lost = self.view.damaged.keys();
+        let is_voter = |node: &&String| self.view.voters().any(|voter| voter == *node);
+        let lost_count = lost.clone().filter(is_voter).count();
+        if lost_count == 0 || self.view.damaged.contains_key(leaving) {
+            return Ok(());
+        }
+        let voter_count = self.view.least_voter_count();
+        let whole_count = voter_count.saturating_sub(1 + lost_count);
+        if whole_count > voter_count / 2 {
+            return Ok(());
+        }
+        let first = lost.find(is_voter).map_or("somebody", String::as_str);
+        Err(format!(
+            "{first} has lost data, so of {voter_count} voters {leaving} may be needed"
+        ))
     }
 
     fn leaving_voter(&mut self, target: &Target) -> Result<String, String> {

@@ -24,8 +24,11 @@ pub struct ClusterView {
     /// Nodes that can be started and added, but are not part of the cluster.
     pub spares: Vec<String>,
     /// Whether the voters are, or may become, others in number than at first: a change is in force or not
-    /// certainly over. The budget of destroyed data is that of the voters at first.
+    /// certainly over. Then every node may come to vote.
     pub is_changing: bool,
+    /// How many voters changes that are under way may leave at some time, at least; absent where there are
+    /// none.
+    pub least_voter_count: Option<usize>,
     /// By node: files whose durable contents it has lost and not got back.
     pub damaged: BTreeMap<String, BTreeSet<Files>>,
     /// The node whose event started the fault, if an event did.
@@ -49,9 +52,21 @@ impl ClusterView {
         self.nodes.iter().filter(move |node| !is_observer(node))
     }
 
+    /// How many voters there may be at some time, at least.
+    pub fn least_voter_count(&self) -> usize {
+        let voter_count = self.voters().count();
+        self.least_voter_count
+            .map_or(voter_count, |least| least.min(voter_count))
+    }
+
     /// How much data may still be destroyed.
     pub fn budget(&self) -> FaultBudget {
-        let mut budget = FaultBudget::new(self.voters());
+        let mut budget = if self.is_changing {
+            FaultBudget::new(&self.nodes)
+        } else {
+            FaultBudget::new(self.voters())
+        };
+        budget = budget.with_least(self.least_voter_count());
         for (node, damaged) in &self.damaged {
             for files in damaged {
                 budget.damage(node, *files);

@@ -69,6 +69,9 @@ pub struct RunOptions {
     /// The fault families, in the order given, each a name with what is not usual about its pace after colons
     /// (`kill:interval=2000ms:intensity=200`); `none` is the empty list.
     pub nemesis: Vec<String>,
+    /// Whether the families were not named one by one, but all of them were asked for, or drawn from.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nemesis_is_a_pool: bool,
     /// Number of voters.
     pub nodes: u32,
     /// Number of client threads.

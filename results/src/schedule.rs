@@ -105,12 +105,17 @@ pub fn damaged_bytes_of(node: &str) -> String {
     format!("{node}{DAMAGED_BYTES}")
 }
 
+/// The nodes of which durable data was destroyed, as an effect says.
+pub fn damaged_nodes(effect: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let damaged = effect.iter();
+    let damaged = damaged.filter(|(_, bytes)| bytes.as_u64().is_some_and(|bytes| bytes > 0));
+    damaged.filter_map(|(name, _)| name.strip_suffix(DAMAGED_BYTES))
+}
+
 impl ScheduledFault {
     /// The nodes of which durable data was destroyed. It stays so when the fault is healed.
     pub fn damaged_nodes(&self) -> impl Iterator<Item = &str> {
-        let damaged = self.effect.iter();
-        let damaged = damaged.filter(|(_, bytes)| bytes.as_u64().is_some_and(|bytes| bytes > 0));
-        damaged.filter_map(|(name, _)| name.strip_suffix(DAMAGED_BYTES))
+        damaged_nodes(&self.effect)
     }
 
     /// Whether the fault was applied and at least one of its measured effects is not zero.

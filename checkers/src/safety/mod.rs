@@ -51,6 +51,8 @@ pub struct Monitor {
 
 #[derive(Debug, Default)]
 struct Node {
+    /// Its data directory, where it tells.
+    directory: Option<String>,
     epoch: i32,
     /// Latest vote.
     vote: Option<(i32, String)>,
@@ -76,9 +78,17 @@ impl Monitor {
                     log_end,
                     voted_for,
                     leader,
+                    directory_id,
                     ..
                 } = started.as_ref();
                 let node = &mut self.nodes[position];
+                if let (Some(known), Some(found)) = (&node.directory, directory_id)
+                    && known != found
+                {
+                    // With another directory it is another replica, of which nothing is known (KIP-853).
+                    *node = Node::default();
+                }
+                node.directory = directory_id.clone().or(node.directory.take());
                 node.high_watermark = None;
                 node.epoch_start = None;
                 if node.log.end() != *log_end {

@@ -184,3 +184,20 @@ fn the_epoch_of_a_message_is_not_held_against_the_node() {
     trace.fine("n2", 1, committed(2, 2));
     assert_eq!(trace.see("n2", 0, started(2)), Some("I5"));
 }
+
+#[test]
+fn a_node_with_another_directory_is_another_replica() {
+    let start = |directory: &str| {
+        let TraceDetail::Started(mut started) = started(0) else {
+            unreachable!("it is one")
+        };
+        started.directory_id = Some(directory.into());
+        TraceDetail::Started(started)
+    };
+    let mut trace = Trace::default();
+    trace.fine("n1", 0, start("old"));
+    trace.fine("n1", 3, vote("n2"));
+    trace.fine("n1", 0, start("new"));
+    trace.fine("n1", 3, vote("n3"));
+    assert_eq!(trace.see("n1", 0, start("new")), Some("I5"));
+}

@@ -8,6 +8,7 @@ use results::manifest::{ClusterOptions, Voters};
 use results::schedule::Schedule;
 use results::store::read_schedule;
 
+use crate::capabilities::NO_WIPE;
 use crate::cli::{RunArgs, VotersFlag};
 use crate::exit::Failure;
 
@@ -39,7 +40,7 @@ fn asks_for_changes(args: &RunArgs) -> bool {
     match &args.schedule {
         // A schedule that cannot be read is refused where it is read for good.
         Some(path) => read_schedule(path).is_ok_and(|schedule| needs_log(&schedule)),
-        None => names(args.nemesis()).any(|name| matches!(name, "all" | "membership")),
+        None => names(args.nemesis()).any(|name| matches!(name, "all" | "membership" | "wipe")),
     }
 }
 
@@ -52,7 +53,8 @@ pub(super) fn names(families: &str) -> impl Iterator<Item = &str> {
 fn needs_log(schedule: &Schedule) -> bool {
     faults(schedule).any(|fault| {
         let needs = fault.needs();
-        needs.contains(&Need::Membership) || needs.contains(&Need::KnowObservers)
+        let in_log = [Need::Membership, Need::Wipe, Need::KnowObservers];
+        in_log.iter().any(|need| needs.contains(need))
     })
 }
 
@@ -66,6 +68,7 @@ pub(super) fn capabilities(world: Capabilities, voters: Voters) -> Capabilities 
     match voters {
         Voters::Log => world,
         Voters::Configured => world
+            .without(Need::Wipe, NO_WIPE)
             .without(
                 Need::Membership,
                 "the voters are configured and stay; say --voters log",
@@ -75,6 +78,27 @@ pub(super) fn capabilities(world: Capabilities, voters: Voters) -> Capabilities 
                 "every node is a voter; say --observers with a number",
             ),
     }
+}
+
+/// What a world can do where nobody ever is an observer: none is asked for, and no fault of the schedule makes
+/// one of a voter, or lets a node join.
+pub(super) fn without_observers(capabilities: Capabilities, args: &RunArgs) -> Capabilities {
+    let schedule = args.schedule.as_ref();
+    // A schedule that cannot be read is refused where it is read for good.
+    let Some(schedule) = schedule.and_then(|path| read_schedule(path).ok()) else {
+        return capabilities;
+    };
+    let makes_observers = |fault: Fault| match fault {
+        Fault::Membership { change, .. } => change != MembershipChange::Promote,
+        _ => false,
+    };
+    if args.observers > 0 || faults(&schedule).any(makes_observers) {
+        return capabilities;
+    }
+    capabilities.without(
+        Need::KnowObservers,
+        "every node is a voter; say --observers with a number",
+    )
 }
 
 /// The cluster of a run with these families of faults.

@@ -2,7 +2,6 @@
 //! Never runs anything, and never plans what the world cannot do.
 
 use nemesis::capability::{Capabilities, Need};
-use nemesis::family::Family;
 use nemesis::plan::{INTENSITY_MAX_PERCENT, PlanOptions, plan};
 use nemesis::tuning::{Tuned, parse_tuned};
 use results::manifest::{RunOptions, Voters};
@@ -58,7 +57,10 @@ impl Planner {
         is_swarm: bool,
     ) -> Result<Self, Failure> {
         let tuned = tuned(&args, &possible(&args, &world, voters))?;
-        let options = options(&args, voters, &tuned)?;
+        let options = RunOptions {
+            nemesis_is_a_pool: is_swarm || (args.schedule.is_none() && is_all(&args)),
+            ..options(&args, voters, &tuned)?
+        };
         Ok(Self {
             args,
             world,
@@ -134,7 +136,8 @@ impl Planner {
 
 /// What a world can do with such voters and clients.
 fn possible(args: &RunArgs, world: &Capabilities, voters: Voters) -> Capabilities {
-    possible_at(args, cluster::capabilities(world.clone(), voters))
+    let world = cluster::capabilities(world.clone(), voters);
+    possible_at(args, cluster::without_observers(world, args))
 }
 
 /// What was asked for, apart from faults and seed.
@@ -146,6 +149,7 @@ fn options(args: &RunArgs, voters: Voters, tuned: &Tuned) -> Result<RunOptions, 
     Ok(RunOptions {
         workload: args.workload.clone(),
         nemesis: names(args, tuned),
+        nemesis_is_a_pool: false,
         nodes: args.nodes,
         concurrency: args.concurrency,
         rate_per_second: args.rate,
@@ -195,24 +199,6 @@ fn tuned(args: &RunArgs, capabilities: &Capabilities) -> Result<Tuned, Failure> 
         tuned
             .families
             .retain(|family| family.needed_count() <= args.nodes as usize);
-        if tuned.families.contains(&Family::Membership) {
-            tuned
-                .families
-                .retain(|family| family.conflict() != Some(Family::Membership));
-        }
-    }
-    let conflict = tuned.families.iter().find_map(|family| {
-        let other = family.conflict()?;
-        tuned
-            .families
-            .contains(&other)
-            .then_some((family.name(), other.name()))
-    });
-    if let Some((first, second)) = conflict {
-        return Err(Failure::arguments(format!(
-            "nemesis {first} and {second} cannot be combined: what is destroyed may cost a minority of the voters, \
-             and while voters change, nobody can say which; leave one of them out"
-        )));
     }
     Ok(tuned)
 }

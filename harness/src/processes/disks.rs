@@ -7,11 +7,15 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use nemesis::fault::DiskFault;
+use nemesis::membership::Member;
+use node::ids::DirectoryId;
+use results::keyed_random::Stream;
 use results::schedule::damaged_bytes_of;
 use serde_json::{Map, Value, json};
 
 use super::cluster::Cluster;
 use super::faults::{Active, HELD_LIMIT, HELD_LOOK, effect_map, report};
+use super::membership::Membership;
 use crate::damage::{Contents, Damage, DamageDraws, Edit, count_caused, draw};
 use crate::world::FaultReport;
 
@@ -160,6 +164,62 @@ impl Cluster {
             }
         }
     }
+
+    /// Kills a node and removes its data directory, in whose place the next start makes one with this id.
+    /// Returns the id of the one that was removed.
+    ///
+    /// # Errors
+    /// For people: why not.
+    async fn wipe(&self, node: &str, new_directory_id: String) -> Result<String, String> {
+        self.kill(node).await?;
+        let mut slot = self.slot(node)?.lock().await;
+        let data = slot.settings.folder.join("data");
+        let formatting = slot.settings.formatting.as_mut();
+        let formatting = formatting.ok_or_else(|| format!("{node} has no directory id"))?;
+        std::fs::remove_dir_all(&data)
+            .map_err(|error| format!("cannot remove the data of {node}: {error}"))?;
+        // Who votes stands in the log that it lost: it begins as an observer.
+        formatting.first_voters = None;
+        Ok(std::mem::replace(
+            &mut formatting.directory_id,
+            new_directory_id,
+        ))
+    }
+}
+
+/// Kills nodes and empties their data directories; the next start formats them anew.
+pub(super) async fn wipe(
+    cluster: &Cluster,
+    membership: &Membership,
+    id: u64,
+    nodes: Vec<String>,
+    seed: u64,
+) -> (Option<Active>, FaultReport) {
+    let mut hit = Vec::new();
+    let mut problems = Vec::new();
+    let mut effect = Map::new();
+    for node in nodes {
+        let position = cluster.names().position(|name| *name == node).unwrap_or(0);
+        let draws = Stream::new(seed, "new-directory");
+        let half = |counter| u128::from(draws.draw(id, 2 * position as u64 + counter));
+        let new = DirectoryId(half(0) << 64 | half(1)).to_string();
+        match cluster.wipe(&node, new.clone()).await {
+            Ok(old) => {
+                effect.insert(format!("{node}_old_directory_id"), json!(old));
+                effect.insert(format!("{node}_new_directory_id"), json!(new));
+                membership.book().is_lost(Member {
+                    node: node.clone(),
+                    directory_id: old,
+                });
+                hit.push(node);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    effect.insert("wiped_count".into(), hit.len().into());
+    let report = report(hit.len(), problems, effect);
+    let active = (!hit.is_empty()).then_some(Active::Wipe { nodes: hit });
+    (active, report)
 }
 
 /// The files of a data directory. What disappears meanwhile is not there.

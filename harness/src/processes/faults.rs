@@ -9,7 +9,7 @@ use nemesis::action::{Action, ClockSetting, VoterChange};
 use nemesis::fault::{Shaping, Strobe, Style};
 use nemesis::membership::Course;
 use nemesis::processes::Confirmation;
-use results::schedule::FaultOutcome;
+use results::schedule::{FaultOutcome, damaged_nodes};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -52,6 +52,10 @@ pub(super) enum Active {
     Clocks {
         nodes: Vec<String>,
     },
+    /// Nodes that are down, and have lost their disks.
+    Wipe {
+        nodes: Vec<String>,
+    },
     Slow(Slowed),
     /// Nodes, with how often each had crashed when its disk began to fail.
     Disk {
@@ -85,11 +89,18 @@ impl ActiveFaults {
             Action::Pause { nodes } => pause(cluster, nodes).await,
             Action::Slow { nodes, duty } => lives::slow(cluster, nodes, duty).await,
             Action::Disk { nodes, disk } => {
-                disks::fail(cluster, id, nodes, disk, shared.seed).await
+                let (active, report) = disks::fail(cluster, id, nodes, disk, shared.seed).await;
+                for node in damaged_nodes(&report.effect) {
+                    membership.book().is_damaged(node);
+                }
+                (active, report)
             }
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
             Action::Membership { change } if membership.can_change() => {
                 change_voters(cluster, membership, id, change).await
+            }
+            Action::Wipe { nodes } if membership.can_change() => {
+                disks::wipe(cluster, membership, id, nodes, shared.seed).await
             }
             Action::Snapshot { nodes } => (None, force_snapshots(cluster, nodes).await),
             other => (None, impossible(&other)),
@@ -133,6 +144,17 @@ impl ActiveFaults {
                 let mut effect = effect_map(json!({ "down_ms": down_ms }));
                 effect.extend(disks::refusals(cluster, &nodes).await);
                 (problems, effect)
+            }
+            Some(Active::Wipe { mut nodes }) => {
+                let members = membership.members();
+                nodes.retain(|node| members.contains(node));
+                let mut problems = Vec::new();
+                for node in &nodes {
+                    problems.extend(cluster.revive(node).await.err());
+                }
+                let outcome = membership.go(cluster, Course::of_return(&nodes)).await;
+                problems.extend(outcome.reason.clone());
+                (problems, outcome.into_heal_effect())
             }
             Some(Active::Slow(slowed)) => lives::end_slowness(slowed).await,
             Some(Active::Disk { nodes }) => disks::mend(cluster, id, nodes).await,

@@ -7,7 +7,7 @@ use checkers::liveness::{
     CORE_CHOSEN, CORE_GIVEN_UP, CORE_HEALED, CORE_KEY, CORE_LEFT, CORE_SETTLED, CORE_SKIPPED,
 };
 use nemesis::action::Action;
-use nemesis::fault::Style;
+use nemesis::fault::{Files, Style};
 use results::history::OperationType;
 use results::keyed_random::Stream;
 use results::manifest::NodeTimers;
@@ -28,20 +28,8 @@ const WRITE_COUNT: u64 = 6;
 /// Election rounds that the core may need. Few elections take more than two; as timers are random, some
 /// do, and none of many thousand runs may be called wrong for bad luck.
 const ELECTION_ROUNDS: u64 = 8;
-/// The faults after which every majority of the nodes must recover. Others may change who counts.
-const HARMLESS_KINDS: [&str; 11] = [
-    "partition",
-    "link",
-    "kill",
-    "kill-clean",
-    "restart",
-    "pause",
-    "slow",
-    "clock-skew",
-    "clock-strobe",
-    "snapshot",
-    "burst",
-];
+/// The faults that change who votes, and that are healed by changing it again.
+const VOTER_KINDS: [&str; 2] = ["membership", "wipe"];
 
 /// The faults of the phase itself. No schedule has so many faults.
 const CUT_ID: u64 = u64::MAX - 1;
@@ -94,8 +82,9 @@ struct Asked {
 }
 
 impl Choice {
-    /// Drawn from the seed, apart from everything else that is drawn from it.
-    fn draw(seed: u64, nodes: &[String]) -> Option<Self> {
+    /// Drawn from the seed, apart from everything else that is drawn from it. Who has lost data, and so does not
+    /// start any more, is part of the rest. `None` where no majority is left that is not everybody.
+    fn draw(seed: u64, nodes: &[String], lost: &BTreeMap<String, BTreeSet<Files>>) -> Option<Self> {
         if nodes.len() < NODES_MIN {
             return None;
         }
@@ -108,7 +97,16 @@ impl Choice {
         };
         let mut order = nodes.to_vec();
         draws.shuffle(1, 0, &mut order);
-        let mut rest = order.split_off(size);
+        // In the order drawn, but those who are whole first.
+        order.sort_by_key(|node| lost.contains_key(node));
+        let whole_count = order
+            .iter()
+            .filter(|node| !lost.contains_key(*node))
+            .count();
+        if whole_count < majority {
+            return None;
+        }
+        let mut rest = order.split_off(size.min(whole_count));
         order.sort();
         rest.sort();
         Some(Self {
@@ -167,25 +165,32 @@ impl<W: World> Runner<'_, W> {
     /// Heals a random majority, keeps the rest broken, and lets clients ask the majority until it serves or
     /// its time is over. Afterwards only what the phase itself broke is healed again.
     pub(super) fn demand_recovery_of_a_majority(&mut self) -> Result<(), Stop> {
+        if self.interrupted || self.clients.busy() || self.world.nodes().len() < NODES_MIN {
+            return Ok(());
+        }
+        self.phase = "healing a majority";
+        if !self.settle_voters()? {
+            let reason = "the voters could not be put in order, so nobody knows what a majority is";
+            return self.core_line(CORE_SKIPPED, json!({ "reason": reason }));
+        }
+        if self.interrupted {
+            return Ok(());
+        }
         // Who does not vote is no part of any majority.
         let view = self.world.view(self.clients.leader());
         let voters: Vec<String> = view.voters().cloned().collect();
-        let Some(choice) = Choice::draw(self.seed, &voters) else {
-            return Ok(());
+        let mut lost = view.damaged;
+        lost.extend(self.damaged_nodes());
+        let Some(choice) = Choice::draw(self.seed, &voters, &lost) else {
+            if voters.len() < NODES_MIN {
+                return Ok(());
+            }
+            let reason = "so many voters have lost data that no majority is left";
+            return self.core_line(CORE_SKIPPED, json!({ "reason": reason }));
         };
-        let harmless = |fault: &ScheduledFault| HARMLESS_KINDS.contains(&fault.fault.kind.as_str());
-        if self.interrupted || self.clients.busy() {
-            return Ok(());
-        }
-        if !self.recorder.schedule().faults.iter().all(harmless) {
-            return self.core_line(
-                CORE_SKIPPED,
-                json!({ "reason": "the schedule has faults after which a majority may need the others" }),
-            );
-        }
-        self.phase = "healing a majority";
+        let lost: Vec<String> = lost.into_keys().collect();
         self.world.recovery_begins();
-        if self.break_rest(&choice)? {
+        if self.break_rest(&choice, &lost)? {
             self.ask_core(&choice)?;
             self.core_line(CORE_LEFT, Value::Null)?;
         }
@@ -197,6 +202,27 @@ impl<W: World> Runner<'_, W> {
         Ok(())
     }
 
+    /// Heals everything first where faults have changed the voters. That needs a majority of them, so it cannot
+    /// be left to a majority that is not known yet; and only then it is known whom to count. Returns whether
+    /// they are in order.
+    fn settle_voters(&mut self) -> Result<bool, Stop> {
+        let changes = |fault: &ScheduledFault| {
+            VOTER_KINDS.contains(&fault.fault.kind.as_str())
+                && !matches!(fault.outcome, None | Some(FaultOutcome::Skipped))
+        };
+        let may_change = |id: &u64| {
+            let fault = self.fault(*id);
+            fault.is_some_and(|fault| VOTER_KINDS.contains(&fault.fault.kind.as_str()))
+        };
+        let mut schedule = self.recorder.schedule().faults.iter();
+        if !schedule.any(changes) && !self.starting.iter().any(may_change) {
+            return Ok(true);
+        }
+        self.heal_scheduled()?;
+        self.restore()?;
+        Ok(self.restored.is_some() && self.healing.is_empty())
+    }
+
     fn core_line(&mut self, f: &str, value: Value) -> Result<(), Stop> {
         let now_ns = self.world.now_ns();
         Ok(self.recorder.nemesis(now_ns, f, value)?)
@@ -204,27 +230,27 @@ impl<W: World> Runner<'_, W> {
 
     /// Cuts the rest off before anything else heals, so that the cluster is never whole in between. Returns
     /// whether the core is in order.
-    fn break_rest(&mut self, choice: &Choice) -> Result<bool, Stop> {
+    fn break_rest(&mut self, choice: &Choice, lost: &[String]) -> Result<bool, Stop> {
         let cut = Action::Cut {
             links: choice.links(self.world.nodes()),
             style: Style::Hold,
         };
         let is_cut = self.start_own(CUT_ID, cut)?;
+        let mut nodes = choice.rest.clone();
+        nodes.retain(|node| !lost.contains(node));
+        // Who does not start any more is dead in any case, and says nothing about those who are cut off.
+        let is_rest_dead = choice.is_rest_dead || nodes.is_empty();
         let value = json!({
             "core": choice.core,
-            "rest": choice.rest,
-            "rest_is": if choice.is_rest_dead { "dead" } else { "cut-off" },
+            "rest": if is_rest_dead { &choice.rest } else { &nodes },
+            "rest_is": if is_rest_dead { "dead" } else { "cut-off" },
         });
         self.core_line(CORE_CHOSEN, value)?;
         self.heal_scheduled()?;
         let problems = self.restore()?;
         let is_killed = !choice.is_rest_dead
-            || self.start_own(
-                KILL_ID,
-                Action::Kill {
-                    nodes: choice.rest.clone(),
-                },
-            )?;
+            || nodes.is_empty()
+            || self.start_own(KILL_ID, Action::Kill { nodes })?;
         let broken = problems.iter().filter(|problem| {
             let names = choice.core.iter();
             names
@@ -377,11 +403,12 @@ mod tests {
 
     #[test]
     fn a_core_is_a_majority_but_never_everybody_and_every_node_is_left_out_at_times() {
+        let whole = BTreeMap::new();
         for count in 3..=9 {
             let mut left_out = BTreeSet::new();
             let mut dead_count = 0;
             for seed in 0..200 {
-                let choice = Choice::draw(seed, &names(count)).expect("enough nodes");
+                let choice = Choice::draw(seed, &names(count), &whole).expect("enough nodes");
                 assert!(choice.core.len() > count / 2 && choice.core.len() < count);
                 let mut all = choice.core.clone();
                 all.extend(choice.rest.clone());
@@ -389,7 +416,7 @@ mod tests {
                 assert_eq!(all, names(count));
                 assert_eq!(
                     choice,
-                    Choice::draw(seed, &names(count)).expect("as before")
+                    Choice::draw(seed, &names(count), &whole).expect("as before")
                 );
                 dead_count += u32::from(choice.is_rest_dead);
                 left_out.extend(choice.rest);
@@ -397,7 +424,24 @@ mod tests {
             assert_eq!(left_out.len(), count);
             assert!((50..150).contains(&dead_count), "{dead_count}");
         }
-        assert_eq!(Choice::draw(1, &names(2)), None);
+        assert_eq!(Choice::draw(1, &names(2), &BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn who_lost_data_is_left_out_of_the_core_and_without_a_majority_there_is_none() {
+        let lost = |nodes: &[&str]| -> BTreeMap<String, BTreeSet<Files>> {
+            let nodes = nodes.iter();
+            nodes
+                .map(|node| (node.to_string(), BTreeSet::from([Files::All])))
+                .collect()
+        };
+        for seed in 0..100 {
+            let two = Choice::draw(seed, &names(5), &lost(&["n2", "n4", "n9"]));
+            assert_eq!(two.expect("three are a majority").core, ["n1", "n3", "n5"]);
+            let one = Choice::draw(seed, &names(5), &lost(&["n2"])).expect("four are left");
+            assert!(one.core.len() >= 3 && one.rest.contains(&"n2".to_owned()));
+            assert_eq!(Choice::draw(seed, &names(4), &lost(&["n2", "n4"])), None);
+        }
     }
 
     #[test]

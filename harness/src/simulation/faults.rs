@@ -58,6 +58,10 @@ enum Active {
         nodes: Vec<usize>,
     },
     Slow(Slowed),
+    /// Nodes that are down, and have lost their disks.
+    Wipe {
+        nodes: Vec<usize>,
+    },
     /// Nodes, with how often each had crashed when its disk began to fail.
     Disk {
         nodes: Vec<(usize, usize)>,
@@ -162,6 +166,7 @@ impl SimulatedWorld {
                 return self.change_voters(id, &change);
             }
             Action::Snapshot { nodes } => return self.force_snapshots(id, &nodes),
+            Action::Wipe { nodes } if self.membership.can_change() => self.wipe(id, &nodes),
             // Refused before the run; a recording may still ask for it.
             other => {
                 let problem = format!(
@@ -357,6 +362,7 @@ impl SimulatedWorld {
                 }));
                 self.look_at_faults();
             }
+            Some(Active::Wipe { nodes }) => self.return_wiped(id, nodes),
             Some(Active::Slow(slowed)) => self.end_slowness(id, slowed),
             Some(Active::Disk { nodes, disk }) => self.mend_disks(id, &nodes, disk),
             Some(Active::Clocks { nodes }) => {

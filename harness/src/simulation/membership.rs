@@ -98,6 +98,11 @@ impl SimulatedWorld {
         true
     }
 
+    /// Begins to let nodes with new disks take the places of those that they were.
+    pub(super) fn return_voters(&mut self, fault: u64, nodes: &[String]) {
+        self.begin_course(Purpose::Heal { fault }, Course::of_return(nodes));
+    }
+
     /// Begins to make sure that there are as many voters as at first.
     pub(super) fn restore_voters(&mut self) {
         if self.membership.can_change() {

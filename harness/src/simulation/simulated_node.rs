@@ -228,6 +228,28 @@ impl SimulatedNode {
         }
     }
 
+    /// Gives it a new disk, formatted as that of a node that is no voter yet, while it is down. Returns the
+    /// directory ids that it had and has.
+    pub(super) fn wipe(
+        &mut self,
+        seed: u64,
+        fault: u64,
+        now_ns: u64,
+    ) -> (DirectoryId, DirectoryId) {
+        let id = self.settings.id;
+        let old = self.settings.options.new_directory_id;
+        let draws = Draws::new(seed, "simulation/new-directory", fault);
+        let counter = 2 * id.0 as u64;
+        let half = |counter| u128::from(draws.at(counter));
+        let new = DirectoryId(half(counter) << 64 | half(counter + 1));
+        self.disk.erase(now_ns);
+        let mut disk = self.disk.clone();
+        storage::format(&mut disk, &identity(id), new, None)
+            .expect("an empty disk without faults can be formatted");
+        self.settings.options.new_directory_id = Some(new);
+        (old.unwrap_or(DirectoryId(0)), new)
+    }
+
     pub(super) fn is_running(&self) -> bool {
         matches!(self.life, Life::Running(_))
     }
@@ -414,12 +436,15 @@ pub(super) fn endpoint_of(id: NodeId, incarnation: u32) -> String {
     format!("http://{id}:{}", 9_000 + incarnation)
 }
 
+fn identity(id: NodeId) -> Identity {
+    Identity {
+        cluster_id: CLUSTER_ID.to_owned(),
+        node_id: id,
+    }
+}
+
 /// Formats the disk of a node of a cluster whose voters are in the log: the first `voter_count` nodes.
 fn format_disk(seed: u64, id: i32, voter_count: usize, mut disk: SimulatedDisk) {
-    let identity = Identity {
-        cluster_id: CLUSTER_ID.to_owned(),
-        node_id: NodeId(id),
-    };
     let voter = |id: i32| Voter {
         key: ReplicaKey {
             id: NodeId(id),
@@ -433,8 +458,13 @@ fn format_disk(seed: u64, id: i32, voter_count: usize, mut disk: SimulatedDisk) 
         kraft_version: 1,
         voters: (1..=voter_count as i32).map(voter).collect(),
     });
-    storage::format(&mut disk, &identity, directory_id(seed, id), bootstrap)
-        .expect("an empty disk without faults can be formatted");
+    storage::format(
+        &mut disk,
+        &identity(NodeId(id)),
+        directory_id(seed, id),
+        bootstrap,
+    )
+    .expect("an empty disk without faults can be formatted");
 }
 
 /// Sizes differ from seed to seed, so that a campaign sees segments roll, caches miss and logs shrink.

@@ -24,6 +24,7 @@ fn options(nodes: u32) -> RunOptions {
     RunOptions {
         workload: "register".into(),
         nemesis: Vec::new(),
+        nemesis_is_a_pool: false,
         nodes,
         concurrency: 1,
         rate_per_second: 1,

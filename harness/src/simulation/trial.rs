@@ -129,6 +129,7 @@ mod tests {
         let options = RunOptions {
             workload: "register".into(),
             nemesis: nemesis.clone(),
+            nemesis_is_a_pool: false,
             nodes: 5,
             concurrency: 10,
             rate_per_second: 200,

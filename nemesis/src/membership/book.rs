@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::action::VoterChange;
+use crate::fault::Files;
 use crate::view::ClusterView;
 
 use super::{Member, Quorum, VoterRequest};
@@ -43,6 +44,15 @@ pub struct Book {
     /// Removals that a leader may yet carry out.
     removals: BTreeMap<Token, Removal>,
     next_token: u64,
+    /// The voters as a leader described them last, if ever one did.
+    latest: Option<Vec<Member>>,
+    /// The last change was not known to be committed then, or a removal has ended since, maybe with its
+    /// leader and not for good.
+    is_unsettled: bool,
+    /// Nodes that have lost data, refuse to start with the rest, and never come back.
+    damaged: BTreeSet<String>,
+    /// Replicas that are gone with their disks.
+    lost: BTreeSet<Member>,
 }
 
 impl Book {
@@ -57,6 +67,10 @@ impl Book {
             changes: BTreeMap::new(),
             removals: BTreeMap::new(),
             next_token: 0,
+            latest: None,
+            is_unsettled: false,
+            damaged: BTreeSet::new(),
+            lost: BTreeSet::new(),
         }
     }
 
@@ -78,11 +92,68 @@ impl Book {
         ClusterView {
             observers: Some(observers.cloned().collect()),
             spares: spares.cloned().collect(),
-            is_changing: !self.changes.is_empty()
-                || !self.removals.is_empty()
-                || self.voters.len() != self.first_voters.len(),
+            is_changing: self.is_changing(),
+            least_voter_count: Some(self.least_voter_count()),
+            damaged: self
+                .lost_voters()
+                .map(|node| (node.to_owned(), BTreeSet::from([Files::All])))
+                .collect(),
             ..ClusterView::new(nodes, leader.map(str::to_owned))
         }
+    }
+
+    /// Whether the voters are, or may become, others in number than at first.
+    fn is_changing(&self) -> bool {
+        !self.changes.is_empty()
+            || self.may_be_removing()
+            || self.voters.len() != self.first_voters.len()
+    }
+
+    fn may_be_removing(&self) -> bool {
+        self.is_unsettled || !self.removals.is_empty()
+    }
+
+    /// How many voters there may be at some time, at least, as far as is known of the changes under way. One
+    /// more is counted out where somebody may be removed just now: if it is the leader and dies, the others
+    /// need a majority of the voters with it, but its vote they do not get.
+    fn least_voter_count(&self) -> usize {
+        let is_removal = |change: &&VoterChange| matches!(change, VoterChange::Remove { .. });
+        let removed_count = self.changes.values().filter(is_removal).count();
+        let at_first = self.first_voters.len().saturating_sub(removed_count);
+        let now = if self.may_be_removing() {
+            let leaving_count = self.removals.len().max(1) + 1;
+            self.voters.len().saturating_sub(leaving_count)
+        } else {
+            self.voters.len()
+        };
+        at_first.min(now)
+    }
+
+    /// Names of the voters whose replica is gone with its disk.
+    fn lost_voters(&self) -> impl Iterator<Item = &str> {
+        let is_voter = |lost: &&Member| {
+            let latest = self.latest.as_ref();
+            latest.is_none_or(|voters| voters.contains(lost))
+        };
+        self.lost
+            .iter()
+            .filter(is_voter)
+            .map(|lost| lost.node.as_str())
+    }
+
+    /// A node has lost data, and does not start with the rest any more.
+    pub fn is_damaged(&mut self, node: &str) {
+        self.damaged.insert(node.to_owned());
+    }
+
+    /// A replica is gone with its disk. The node comes back as another one, which has nothing to do with it,
+    /// and until the lost one is removed it cannot vote (KIP-853).
+    pub fn is_lost(&mut self, replica: Member) {
+        self.lost.insert(replica);
+    }
+
+    fn never_answers(&self, voter: &Member) -> bool {
+        self.damaged.contains(&voter.node) || self.lost.contains(voter)
     }
 
     /// A fault begins to change the voters.
@@ -97,7 +168,7 @@ impl Book {
 
     /// A request to a leader was carried out, refused, or lost together with its process.
     pub fn settled(&mut self, token: Token) {
-        self.removals.remove(&token);
+        self.is_unsettled |= self.removals.remove(&token).is_some();
     }
 
     /// `leader` took a request in and gave up waiting for its own answer. It deals with what it is asked in
@@ -119,6 +190,8 @@ impl Book {
     pub(super) fn learn(&mut self, quorum: &Quorum) {
         let names = quorum.voters.iter().map(|voter| voter.node.clone());
         self.voters = names.collect();
+        self.latest = Some(quorum.voters.clone());
+        self.is_unsettled = quorum.is_change_pending;
         let leader = Some(&quorum.leader);
         self.removals
             .retain(|_, removal| removal.given_up_by.as_ref() != leader);
@@ -146,6 +219,13 @@ impl Book {
         let uncertain_count = possible.len() + usize::from(quorum.is_change_pending);
         let certain_count = quorum.voters.len().saturating_sub(uncertain_count);
         let leads = quorum.leader == voter.node;
+        let silent = quorum.voters.iter().filter(|it| self.never_answers(it));
+        let silent_count = silent.count();
+        if silent_count > 0 && !self.never_answers(voter) {
+            let left_count = certain_count.saturating_sub(1 + silent_count);
+            let voter_count = quorum.voters.len() - usize::from(!leads);
+            return left_count > voter_count / 2;
+        }
         certain_count >= VOTERS_FOR_ANY_REMOVAL
             // Only the leader carries it out, and it stays.
             || (self.removals.is_empty() && !leads && quorum.voters.len() > 1)
@@ -159,19 +239,29 @@ impl Book {
             .max(1)
     }
 
-    /// The next request on the way to the wanted number of voters; `None` once it is reached.
+    /// The next request on the way to the wanted number of voters, none of whom is lost; `None` once it is
+    /// reached, or nobody is left who could be added.
     pub(super) fn towards_size(
         &self,
         quorum: &Quorum,
         out_first: &[String],
         in_first: &[String],
     ) -> Option<VoterRequest> {
+        // Its node can be added again only then.
+        if let Some(lost) = quorum.voters.iter().find(|it| self.lost.contains(*it)) {
+            return Some(VoterRequest::Remove {
+                voter: lost.clone(),
+            });
+        }
         let wanted_count = self.wanted_count();
         if quorum.voters.len() > wanted_count {
+            // Who never answers is of no use to anybody.
+            let silent = quorum.voters.iter().filter(|it| self.never_answers(it));
             let named = out_first.iter().filter_map(|node| quorum.voter(node));
             let later = quorum.voters.iter().rev();
             let (first, others): (Vec<_>, Vec<_>) =
                 later.partition(|voter| self.first_voters.contains(&voter.node));
+            let named = silent.chain(named);
             let voter = named.chain(others).chain(first).next()?;
             return Some(VoterRequest::Remove {
                 voter: voter.clone(),
@@ -180,7 +270,7 @@ impl Book {
         if quorum.voters.len() < wanted_count {
             let candidates = in_first.iter().chain(&self.first_voters).chain(&self.all);
             let node = candidates
-                .filter(|node| self.is_member(node))
+                .filter(|node| self.is_member(node) && !self.damaged.contains(*node))
                 .find(|node| quorum.voter(node).is_none())?;
             return Some(VoterRequest::Add { node: node.clone() });
         }

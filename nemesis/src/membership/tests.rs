@@ -246,3 +246,100 @@ fn draws_see_who_is_a_member_and_who_votes() {
     assert_eq!(view.voters().count(), 4);
     assert_eq!(view.spares, ["n5"]);
 }
+
+/// What a book knows after a leader described these voters, with these changes in force.
+fn known(voters: &[&str], pending: bool, changes: &[VoterChange]) -> Book {
+    let mut book = Book::new(names(7), 5, 5);
+    for (fault, change) in changes.iter().enumerate() {
+        book.begins(fault as u64, change.clone());
+    }
+    book.learn(&Quorum {
+        leader: "n1".into(),
+        voters: voters.iter().map(|voter| member(voter)).collect(),
+        is_change_pending: pending,
+    });
+    book
+}
+
+#[test]
+fn the_least_number_of_voters_counts_every_change_under_way() {
+    let five = ["n1", "n2", "n3", "n4", "n5"];
+    let six = ["n1", "n2", "n3", "n4", "n5", "n6"];
+    let remove = VoterChange::Remove { node: "n5".into() };
+    let add = VoterChange::Add { node: "n6".into() };
+    let least = |book: &Book| book.view(None).least_voter_count;
+    assert_eq!(least(&known(&five, false, &[])), Some(5));
+    assert_eq!(
+        least(&known(&five, false, std::slice::from_ref(&remove))),
+        Some(4)
+    );
+    assert_eq!(least(&known(&five[..4], false, &[remove.clone()])), Some(4));
+    assert_eq!(
+        least(&known(&six, false, std::slice::from_ref(&add))),
+        Some(5)
+    );
+    assert_eq!(
+        least(&known(&five, false, &[remove.clone(), remove])),
+        Some(3)
+    );
+    assert_eq!(least(&known(&five, true, &[])), Some(3));
+    let mut book = known(&six, false, &[add]);
+    let voter = member("n6");
+    let token = book.sent(&VoterRequest::Remove { voter });
+    assert_eq!(least(&book), Some(4));
+    book.settled(token);
+    assert_eq!(
+        least(&book),
+        Some(4),
+        "until a leader says what became of it"
+    );
+    let quorum = Quorum {
+        leader: "n1".into(),
+        voters: five.map(member).to_vec(),
+        is_change_pending: false,
+    };
+    book.learn(&quorum);
+    assert_eq!(least(&book), Some(5));
+}
+
+#[test]
+fn a_lost_replica_leaves_before_its_node_comes_back_and_a_damaged_node_never_does() {
+    let mut book = known(&["n1", "n2", "n3", "n4", "n5"], false, &[]);
+    book.is_lost(member("n4"));
+    let lost: Vec<String> = book.view(None).damaged.into_keys().collect();
+    assert_eq!(lost, ["n4"]);
+    let quorum = |voters: &[&str]| Quorum {
+        leader: "n1".into(),
+        voters: voters.iter().map(|voter| member(voter)).collect(),
+        is_change_pending: false,
+    };
+    let all = quorum(&["n1", "n2", "n3", "n4", "n5"]);
+    let remove = VoterRequest::Remove {
+        voter: member("n4"),
+    };
+    assert_eq!(book.towards_size(&all, &[], &[]), Some(remove));
+    assert!(book.may_remove(&all, &member("n4")));
+    let left = quorum(&["n1", "n2", "n3", "n5"]);
+    book.learn(&left);
+    assert!(
+        book.view(None).damaged.is_empty(),
+        "it is no voter any more"
+    );
+    let add = VoterRequest::Add { node: "n4".into() };
+    assert_eq!(book.towards_size(&left, &[], &[]), Some(add));
+    let mut back = all.clone();
+    back.voters[3].directory_id = "a-new-disk".into();
+    book.learn(&back);
+    assert_eq!(book.towards_size(&back, &[], &[]), None);
+
+    book.is_damaged("n2");
+    book.is_damaged("n4");
+    assert_eq!(
+        book.towards_size(&left, &[], &[]),
+        None,
+        "n4 cannot be added"
+    );
+    assert!(!book.may_remove(&back, &member("n1")), "it may be needed");
+    assert!(!book.may_remove(&back, &member("n3")));
+    assert!(book.may_remove(&back, &member("n2")));
+}

@@ -125,6 +125,13 @@ impl SimulatedDisk {
         self.0.borrow().faults.fail_operations()
     }
 
+    /// Everything on it is gone at `now_ns`. Meant for a disk without faults whose node is down.
+    pub(super) fn erase(&self, now_ns: u64) {
+        let mut state = self.0.borrow_mut();
+        state.platter = Platter::default();
+        state.time_ns = now_ns;
+    }
+
     /// Destroys something at rest. Meant for a disk after a power cut, when all that is left is durable.
     pub(super) fn damage(&self, edits: &[Edit]) {
         let mut state = self.0.borrow_mut();

@@ -2,6 +2,7 @@
 //! Never says what a node has to make of them.
 
 use nemesis::fault::{DiskFault, DiskProblem, Files};
+use nemesis::membership::Member;
 use node::storage::injected_faults::{self, FileKind, InjectedFault};
 use results::schedule::damaged_bytes_of;
 use serde_json::{Map, Value, json};
@@ -107,6 +108,44 @@ impl SimulatedWorld {
         (active, report)
     }
 
+    /// Cuts the power of nodes and gives them new disks.
+    pub(super) fn wipe(&mut self, id: u64, names: &[String]) -> (Option<Active>, FaultReport) {
+        let (running, mut problems) = self.running(names);
+        let mut nodes = Vec::new();
+        let mut effect = Map::new();
+        for node in running {
+            let name = self.names[node].clone();
+            if self.nodes[node].disk.is_failing() {
+                problems.push(format!("the disk of {name} fails for another fault"));
+                continue;
+            }
+            self.power_off(node);
+            let (old, new) = self.nodes[node].wipe(self.seed, id, self.now_ns);
+            self.membership.book.is_lost(Member {
+                node: name.clone(),
+                directory_id: old.to_string(),
+            });
+            effect.insert(format!("{name}_old_directory_id"), json!(old.to_string()));
+            effect.insert(format!("{name}_new_directory_id"), json!(new.to_string()));
+            nodes.push(node);
+        }
+        effect.insert("wiped_count".into(), nodes.len().into());
+        let report = report(nodes.len(), problems, effect);
+        let active = (!nodes.is_empty()).then_some(Active::Wipe { nodes });
+        self.look_at_faults();
+        (active, report)
+    }
+
+    /// Nodes with new disks start, and take the places of those that they were.
+    pub(super) fn return_wiped(&mut self, id: u64, mut nodes: Vec<usize>) {
+        // Who has left the cluster meanwhile stays away.
+        nodes.retain(|node| self.membership.book.is_member(&self.names[*node]));
+        self.start_if_down(&nodes);
+        let names: Vec<String> = nodes.iter().map(|node| self.names[*node].clone()).collect();
+        self.return_voters(id, &names);
+        self.look_at_faults();
+    }
+
     fn destroy_on(&mut self, id: u64, node: usize, fault: DiskFault) -> Result<Damage, String> {
         let draws = DamageDraws::new(self.seed, id, node);
         let disk = self.nodes[node].disk.clone();
@@ -118,6 +157,7 @@ impl SimulatedWorld {
             Ok(damage) => {
                 self.damage(node, &damage);
                 self.faults.damaged.insert(node);
+                self.membership.book.is_damaged(&self.names[node]);
                 Ok(damage)
             }
             Err(why) => {

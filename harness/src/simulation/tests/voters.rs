@@ -126,3 +126,66 @@ fn observers_have_what_is_committed_and_never_vote() {
         "n6 is a spare"
     );
 }
+
+#[test]
+fn a_node_that_lost_its_disk_comes_back_as_another_replica_and_votes_again() {
+    let wipe = json!({ "kind": "wipe", "targets": ["n2"] });
+    let faults = json!([
+        { "trigger": { "at_ms": 5_000 }, "duration_ms": 1_000, "fault": wipe },
+        { "trigger": { "at_ms": 5_100 }, "duration_ms": 500,
+          "fault": { "kind": "wipe", "targets": ["n3"] } },
+    ]);
+    let simulated = run(
+        RunOptions {
+            liveness_phase: true,
+            ..log_voters(3, 0)
+        },
+        faults,
+    );
+    let told = serde_json::to_string(&simulated.recording.schedule).unwrap();
+    let faults = &simulated.recording.schedule.faults;
+    let effect = |name: &str| faults[0].effect[name].clone();
+    assert_eq!(faults[0].outcome, Some(FaultOutcome::Installed), "{told}");
+    assert_ne!(effect("n2_old_directory_id"), effect("n2_new_directory_id"));
+    assert_eq!(effect("voters_after_heal"), json!(["n1", "n2", "n3"]));
+    let answers = effect("answers_while_healing").to_string();
+    assert!(answers.contains("remove n2: done"), "{answers}");
+    assert!(answers.contains("add n2: done"), "{answers}");
+    assert_eq!(faults[1].outcome, Some(FaultOutcome::Skipped), "{told}");
+    let reason = faults[1].reason.as_deref().unwrap_or_default();
+    assert!(reason.contains("1 of 3 voters have lost"), "{reason}");
+    let liveness = &simulated.verdict.checkers["liveness"];
+    assert_eq!(liveness.properties["core-recovery"].checked, 1, "{told}");
+    let node_logs = &simulated.verdict.checkers["node-logs"];
+    for checker in ["linearizable", "epoch-history", "liveness", "node-logs"] {
+        let found = &simulated.verdict.checkers[checker];
+        assert_eq!(found.valid, Validity::Valid, "{checker}: {}", found.summary);
+    }
+    assert!(!node_logs.summary.contains("refused to start with"));
+}
+
+#[test]
+fn a_majority_recovers_alone_after_its_voters_changed_and_one_was_damaged() {
+    let damage = json!({ "kind": "disk", "what": "bit-flip", "targets": ["n4"] });
+    let faults = json!([
+        change(3_500, "add", "one"),
+        { "trigger": { "at_ms": 6_000 }, "duration_ms": 500, "fault": damage },
+        change(8_500, "replace", "one"),
+    ]);
+    let simulated = run(
+        RunOptions {
+            liveness_phase: true,
+            ..log_voters(5, 0)
+        },
+        faults,
+    );
+    let told = serde_json::to_string(&simulated.recording.schedule).unwrap();
+    assert_eq!(simulated.verdict.valid, Validity::Valid, "{told}");
+    let liveness = &simulated.verdict.checkers["liveness"];
+    assert_eq!(liveness.properties["core-recovery"].checked, 1, "{told}");
+    let history = simulated.recording.history.iter();
+    let chosen = history.filter(|line| line.f == checkers::liveness::CORE_CHOSEN);
+    let chosen: Vec<String> = chosen.map(|line| line.value["core"].to_string()).collect();
+    assert_eq!(chosen.len(), 1);
+    assert!(!chosen[0].contains("n4"), "{chosen:?}");
+}

@@ -36,6 +36,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
         options: RunOptions {
             workload: "register".into(),
             nemesis: vec!["partition-random".into(), "kill".into()],
+            nemesis_is_a_pool: false,
             nodes: 5,
             concurrency: 10,
             rate_per_second: 200,
