@@ -121,10 +121,11 @@ impl Workload {
     /// # Errors
     /// When there is none.
     pub fn named(name: &str, seed: u64) -> Result<Self, UnknownWorkload> {
-        let kind = WORKLOADS.iter().zip(Kind::ALL);
-        let kind = kind.filter(|(known, _)| **known == name).map(|(_, k)| k);
-        let unknown = || UnknownWorkload(name.to_owned());
-        Ok(Self::new(kind.last().ok_or_else(unknown)?, seed))
+        let mut all = WORKLOADS.iter().zip(Kind::ALL);
+        match all.find(|(known, _)| **known == name) {
+            Some((_, kind)) => Ok(Self::new(kind, seed)),
+            None => Err(UnknownWorkload(name.to_owned())),
+        }
     }
 
     /// The workload under `seed`.
@@ -290,7 +291,7 @@ mod tests {
 
     /// What an operation adds or sets, each with its object.
     fn changes(planned: &Planned) -> Vec<(String, String)> {
-        let all = match planned {
+        match planned {
             Planned::Write { key, value }
             | Planned::CompareAndSet { key, new: value }
             | Planned::Append { key, value }
@@ -303,8 +304,7 @@ mod tests {
                 })
                 .collect(),
             _ => Vec::new(),
-        };
-        all
+        }
     }
 
     #[test]
