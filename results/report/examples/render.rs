@@ -1,17 +1,24 @@
-//! Owns measuring how long the report of a run folder takes: `cargo run --release -p results-report
-//! --example render -- runs/NAME`. Never changes the recording.
+//! Owns measuring how long reports and the list of runs take: `cargo run --release -p results-report
+//! --example render -- runs/NAME` for a run, `-- runs` for the list. Never changes a recording.
 
 use std::time::Instant;
 
-use results::store::RunFolder;
+use results::store::{RunFolder, Store};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for path in std::env::args().skip(1) {
         let folder = RunFolder::at(&path);
         let started = Instant::now();
-        results_report::render_run(&folder)?;
+        let page = if folder.manifest_path().exists() {
+            results_report::render_run(&folder)?;
+            folder.report_path()
+        } else {
+            let store = Store::new(&path);
+            results_report::render_index(&store)?;
+            store.root().join("index.html")
+        };
         let taken_ms = started.elapsed().as_millis();
-        let size_bytes = std::fs::metadata(folder.report_path())?.len();
+        let size_bytes = std::fs::metadata(page)?.len();
         tell(&path, taken_ms, size_bytes);
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! Never leaves a run out because it is damaged or unfinished: the list says so instead.
 
 use std::io::Read;
+use std::num::NonZero;
 use std::path::Path;
 
 use askama::Template;
@@ -46,7 +47,7 @@ struct IndexRow {
     ok_key: i64,
     size: String,
     size_key: u64,
-    /// Names and values that only a comparison shows, as JSON.
+    /// What only a comparison shows: a line each, with a tab between name and value.
     more: String,
 }
 
@@ -71,13 +72,31 @@ pub(crate) fn page(store: &Store) -> Result<String> {
         policy: content_policy::policy(&style, assets::INDEX_SCRIPT),
         style,
         script: assets::INDEX_SCRIPT,
-        rows: runs
-            .iter()
-            .map(|(folder, manifest)| row(folder, manifest))
-            .collect(),
+        rows: rows(&runs),
         unreadable,
     };
     page.render().map_err(ReportError::template("index.html"))
+}
+
+/// The rows in the order of `runs`; thousands of folders are looked at by all processors.
+fn rows(runs: &[(RunFolder, Manifest)]) -> Vec<IndexRow> {
+    let worker_count = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let share = runs.len().div_ceil(worker_count).max(1);
+    let rows_of = |part: &[(RunFolder, Manifest)]| {
+        let rows = part.iter().map(|(folder, manifest)| row(folder, manifest));
+        rows.collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let workers = runs.chunks(share);
+        let workers: Vec<_> = workers
+            .map(|part| (part, scope.spawn(move || rows_of(part))))
+            .collect();
+        let parts = workers.into_iter();
+        // A run that a worker gave up on is tried once more, where a panic is seen by the caller.
+        parts
+            .flat_map(|(part, worker)| worker.join().unwrap_or_else(|_| rows_of(part)))
+            .collect()
+    })
 }
 
 fn row(folder: &RunFolder, manifest: &Manifest) -> IndexRow {
@@ -128,12 +147,12 @@ fn row(folder: &RunFolder, manifest: &Manifest) -> IndexRow {
 fn more(verdict: Option<&Verdict>, manifest: &Manifest) -> String {
     let options = &manifest.options;
     let mut pairs: Vec<(String, String)> = Vec::new();
-    let mut tell = |name: &str, value: String| pairs.push((printable(name), printable(&value)));
+    let line = |text: &str| printable(text).replace(['\n', '\t'], " ");
+    let mut tell = |name: &str, value: String| pairs.push((line(name), line(&value)));
     if let Some(verdict) = verdict {
-        tell("why", text::shortened(&verdict.summary, 400));
         for (name, result) in &verdict.checkers {
             let told = format!("{}: {}", result.valid.word(), result.summary);
-            tell(name, text::shortened(&told, 300));
+            tell(name, text::shortened(&told, 160));
         }
     }
     tell("world", manifest.world.clone());
@@ -149,7 +168,8 @@ fn more(verdict: Option<&Verdict>, manifest: &Manifest) -> String {
     let commit = environment.commit.clone();
     tell("commit", commit.unwrap_or_else(|| "unknown".into()));
     tell("system", environment.system.clone());
-    serde_json::to_string(&pairs).unwrap_or_default()
+    let lines = pairs.iter().map(|(name, value)| format!("{name}\t{value}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Bytes of all files in a folder, as far down as runs keep any.

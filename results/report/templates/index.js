@@ -34,7 +34,8 @@ function sortBy(column, header) {
 function facts(row) {
   const cells = [...row.cells].filter((cell) => !cell.querySelector(".pick"));
   const columns = cells.map((cell) => [cell.dataset.label, cell.textContent.trim()]);
-  return new Map([...columns, ...JSON.parse(row.dataset.more)]);
+  const more = row.dataset.more.split("\n").map((line) => line.split("\t"));
+  return new Map([...columns, ...more]);
 }
 
 /** Puts the two runs that were picked last side by side. */
@@ -65,6 +66,7 @@ function pick(row, wanted) {
     }));
     return line;
   }));
+  section.scrollIntoView({ block: "start" });
 }
 
 if (body) {
