@@ -27,6 +27,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::courier::Courier;
 use self::device::OWN_ADDRESS;
 pub use self::device::{Device, MTU_BYTES, port_address};
+use self::flows::Flow;
 use self::link::{Link, Way};
 pub use self::pcap::{Capture, CaptureCount, Captured, FILE_MAX_BYTES, SNAP_BYTES, read_capture};
 pub use self::tally::PacketEffect;
@@ -120,7 +121,7 @@ impl Switch {
         for port in 0..shared.ports.len() {
             let (shared, stopped) = (Arc::clone(&shared), stopped.try_clone()?);
             switch.spawn(format!("port-{port}"), move || {
-                shared.attend(port, &stopped)
+                shared.attend(port, &stopped);
             })?;
         }
         switch.spawn("courier".into(), move || shared.carry_late())?;
@@ -351,17 +352,39 @@ impl Shared {
         let (sender, receiver) = (self.ports[from].address, self.ports[to].address);
         let flows = self.link(from, to).open_flows();
         let answers = self.link(to, from).open_flows();
-        let now_ns = self.now_ns();
         for flow in &flows {
-            let reset = packet::reset((receiver, flow.to), (sender, flow.from), flow.wanted, None);
-            self.deliver(from, now_ns, &reset);
+            let ends = (receiver, flow.to, sender, flow.from);
+            self.reset_end(from, ends, flow.wanted, &answers);
         }
         for flow in &answers {
-            let reset = packet::reset((sender, flow.to), (receiver, flow.from), flow.wanted, None);
-            self.deliver(to, now_ns, &reset);
+            let ends = (sender, flow.to, receiver, flow.from);
+            self.reset_end(to, ends, flow.wanted, &flows);
         }
         self.link(from, to)
             .count_resets(fault_id, flows.len() as u64);
+    }
+
+    /// Resets one end of a connection, the second of `ends`, behind a port. It believes only a reset with the
+    /// number that it wants next: what it has said last, or what it was sent since and has not confirmed.
+    fn reset_end(
+        &self,
+        port: usize,
+        ends: (Ipv4Addr, u16, Ipv4Addr, u16),
+        wanted: u32,
+        opposite: &[Flow],
+    ) {
+        let (other, other_port, address, own_port) = ends;
+        let mut opposite = opposite.iter();
+        let opposite = opposite.find(|flow| flow.from == other_port && flow.to == own_port);
+        let sent = opposite.map(|flow| flow.end).filter(|end| *end != wanted);
+        for sequence in [Some(wanted), sent].into_iter().flatten() {
+            let (other, own) = ((other, other_port), (address, own_port));
+            self.deliver(
+                port,
+                self.now_ns(),
+                &packet::reset(other, own, sequence, None),
+            );
+        }
     }
 
     /// Returns what the fault did, and which ports packets reach again.

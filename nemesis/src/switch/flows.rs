@@ -17,6 +17,8 @@ pub(super) struct Flow {
     pub(super) to: u16,
     /// What the sender wants next: a reset with this number is believed.
     pub(super) wanted: u32,
+    /// What the receiver wants next once it has everything; so it does even before it has said so.
+    pub(super) end: u32,
     finished: bool,
     last_heard: u64,
 }
@@ -42,7 +44,7 @@ impl Flows {
         };
         let last_heard = self.packet_count;
         if let Some(flow) = self.flows.get_mut(&key) {
-            (flow.wanted, flow.last_heard) = (wanted, last_heard);
+            (flow.wanted, flow.end, flow.last_heard) = (wanted, segment.end, last_heard);
             flow.finished |= segment.ends;
             return;
         }
@@ -56,6 +58,7 @@ impl Flows {
             from: key.0,
             to: key.1,
             wanted,
+            end: segment.end,
             finished: segment.ends,
             last_heard,
         };
@@ -79,6 +82,7 @@ mod tests {
             from: (Ipv4Addr::LOCALHOST, port),
             to: (Ipv4Addr::LOCALHOST, 1),
             sequence: 0,
+            end: 0,
             wanted: Some(wanted),
             opens: false,
             ends: false,

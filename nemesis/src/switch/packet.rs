@@ -39,6 +39,8 @@ pub(super) struct Segment {
     pub(super) from: (Ipv4Addr, u16),
     pub(super) to: (Ipv4Addr, u16),
     pub(super) sequence: u32,
+    /// What its receiver wants next once it has come.
+    pub(super) end: u32,
     /// What its sender wants next; `None` in the very first segment of a connection.
     pub(super) wanted: Option<u32>,
     pub(super) opens: bool,
@@ -59,10 +61,15 @@ impl Segment {
             return None;
         }
         let flags = tcp[13];
+        let payload_bytes = tcp.len().saturating_sub(usize::from(tcp[12] >> 4) * 4) as u32;
+        let flag_count = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
         Some(Self {
             from: (from, u16_at(tcp, 0)),
             to: (to, u16_at(tcp, 2)),
             sequence: u32_at(tcp, 4),
+            end: u32_at(tcp, 4)
+                .wrapping_add(payload_bytes)
+                .wrapping_add(flag_count),
             wanted: (flags & ACK != 0).then(|| u32_at(tcp, 8)),
             opens: flags & SYN != 0 && flags & ACK == 0,
             ends: flags & FIN != 0,
@@ -197,6 +204,7 @@ mod tests {
         let segment = Segment::read(&packet).unwrap();
         assert_eq!((segment.from, segment.to), (ONE, TWO));
         assert_eq!((segment.sequence, segment.wanted), (77, Some(88)));
+        assert_eq!(segment.end, 77);
         assert!(segment.resets && !segment.opens && !segment.ends);
         let mut covered = [ONE.0.octets(), TWO.0.octets()].concat();
         covered.extend([0, PROTOCOL_TCP, 0, 20]);
