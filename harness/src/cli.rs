@@ -109,7 +109,7 @@ enum BugsCommand {
     /// List id, name, what is broken and what must catch it; so does `harness bugs` alone
     List,
     /// Measure how many seeds it takes until each bug is noticed, and by whom
-    Score(ScoreArgs),
+    Score(Box<ScoreArgs>),
 }
 
 /// Flags of `bugs score`.

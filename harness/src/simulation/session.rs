@@ -165,10 +165,6 @@ fn manifest(plan: &SessionPlan) -> Manifest {
 }
 
 /// The node is part of the harness here, so there is no program whose digest could tell anything.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "where it was started is told to people"
-)]
 fn environment() -> Environment {
     Environment {
         harness_version: env!("CARGO_PKG_VERSION").into(),
