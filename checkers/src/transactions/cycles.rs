@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::anomaly::Kind;
 use super::components::{Part, components};
 use super::graph::{Edge, Graph, Why};
+use super::table::Table;
 
 /// A cycle: nodes, each with the edge that leaves it for the next one.
 pub(super) type Cycle = Vec<(u32, Edge)>;
@@ -47,10 +48,25 @@ fn levels() -> [Level; 8] {
     ]
 }
 
+/// Components of more nodes are first searched for two transactions that contradict real time: it is nearly
+/// always there, and takes one look at each edge.
+const LARGE_COUNT: usize = 20_000;
+
 /// The most basic anomaly of a component, and the shortest cycle of that kind. A component has one.
-pub(super) fn most_basic(graph: &Graph, component: &[u32]) -> Option<(Kind, Cycle)> {
+pub(super) fn most_basic(graph: &Graph, table: &Table, component: &[u32]) -> Option<(Kind, Cycle)> {
+    let real_time = Why::RealTime.bit();
     let mut inside = Inside::new(graph, component);
-    levels().into_iter().find_map(|level| {
+    inside.reasons = !real_time;
+    let needs_real_time = components(&inside).is_empty();
+    if needs_real_time
+        && component.len() > LARGE_COUNT
+        && let Some(found) = inside.two_against_real_time(table)
+    {
+        return Some(found);
+    }
+    let levels = levels().into_iter();
+    let mut levels = levels.filter(|level| !needs_real_time || level.reasons & real_time != 0);
+    levels.find_map(|level| {
         inside.effort = 0;
         let cycle = if level.has_one_missed {
             inside.with_one_missed(level.reasons)
@@ -100,6 +116,45 @@ impl<'a> Inside<'a> {
     fn counts(&self, edge: &Edge) -> Option<u32> {
         let counts = self.reasons & edge.why.bit() != 0;
         counts.then(|| self.places.get(&edge.to).copied()).flatten()
+    }
+
+    /// Two transactions, one of which must come before the other, and began only when that was over.
+    fn two_against_real_time(&self, table: &Table) -> Option<(Kind, Cycle)> {
+        let mut best: Option<(Kind, Cycle)> = None;
+        let members = self.nodes.iter().copied();
+        for from in members.filter(|node| self.graph.is_transaction(*node)) {
+            let invoked = table.transactions[from as usize].invoke;
+            let is_over = |node: u32| {
+                table.is_ok(node) && table.transactions[node as usize].completion < invoked
+            };
+            for edge in self.graph.from(from) {
+                let kind = match edge.why {
+                    Why::Append => Kind::G0RealTime,
+                    Why::Read => Kind::G1cRealTime,
+                    Why::Missed => Kind::GSingleRealTime,
+                    Why::RealTime | Why::Passage => continue,
+                };
+                if best.as_ref().is_some_and(|(known, _)| *known <= kind) {
+                    continue;
+                }
+                let (one, many) = match self.graph.is_transaction(edge.to) {
+                    true => (Some(edge.to), [].as_slice()),
+                    false => (None, self.graph.from(edge.to)),
+                };
+                let mut ends = one.into_iter().chain(many.iter().map(|edge| edge.to));
+                let Some(end) = ends.find(|end| *end != from && is_over(*end)) else {
+                    continue;
+                };
+                let back = Edge {
+                    to: from,
+                    why: Why::RealTime,
+                    key: 0,
+                    place: 0,
+                };
+                best = Some((kind, vec![(from, *edge), (end, back)]));
+            }
+        }
+        best
     }
 
     /// The shortest cycle of edges for these reasons.

@@ -89,7 +89,7 @@ pub fn find(history: History) -> Result<Findings, Damage> {
     let found = components::components(&graph);
     for (number, component) in found.iter().enumerate() {
         let basic = match number < CYCLES_MAX_COUNT {
-            true => cycles::most_basic(&graph, component),
+            true => cycles::most_basic(&graph, &table, component),
             false => None,
         };
         match basic {

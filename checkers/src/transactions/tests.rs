@@ -261,6 +261,21 @@ fn real_time_counts_through_many_transactions() {
 }
 
 #[test]
+fn a_stale_read_after_very_many_transactions_is_told_as_simply() {
+    let mut transactions = vec![same(r#"["append","x",1]"#)];
+    let quiet = (r#"["r","x",null]"#, r#"["r","x",[1]]"#);
+    transactions.extend(vec![quiet; 15_000]);
+    transactions.push((r#"["r","x",null]"#, r#"["r","x",[]]"#));
+    let found = one_by_one(&transactions);
+    assert_eq!(kinds(&found), [Kind::GSingleRealTime]);
+    assert!(
+        found.summary().contains("lines 1 to 2"),
+        "{}",
+        found.summary()
+    );
+}
+
+#[test]
 fn histories_of_something_else_are_refused_with_their_line() {
     let refused = |text: &str| {
         let history = read(text.as_bytes(), None, false).expect("it is well-formed");
