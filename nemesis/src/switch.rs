@@ -352,6 +352,7 @@ impl Shared {
         let (sender, receiver) = (self.ports[from].address, self.ports[to].address);
         let flows = self.link(from, to).open_flows();
         let answers = self.link(to, from).open_flows();
+        self.link(from, to).count_resets(fault_id, &flows);
         for flow in &flows {
             let ends = (receiver, flow.to, sender, flow.from);
             self.reset_end(from, ends, flow.wanted, &answers);
@@ -360,8 +361,6 @@ impl Shared {
             let ends = (sender, flow.to, receiver, flow.from);
             self.reset_end(to, ends, flow.wanted, &flows);
         }
-        self.link(from, to)
-            .count_resets(fault_id, flows.len() as u64);
     }
 
     /// Resets one end of a connection, the second of `ends`, behind a port. It believes only a reset with the

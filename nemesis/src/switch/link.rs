@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::flows::{Flow, Flows};
 use super::packet::{Segment, corrupt};
@@ -40,6 +40,8 @@ pub(super) struct Link {
     next_number: u64,
     latest_arrived: Option<u64>,
     flows: Flows,
+    /// Connections that were reset, by the ports of sender and receiver: their ends may still speak.
+    resets: BTreeSet<(u16, u16)>,
 }
 
 /// What one fault does to the link.
@@ -112,9 +114,11 @@ impl Link {
     }
 
     /// Counts connections that a fault has reset.
-    pub(super) fn count_resets(&mut self, fault_id: u64, count: u64) {
+    pub(super) fn count_resets(&mut self, fault_id: u64, flows: &[Flow]) {
+        let new = flows.iter().map(|flow| (flow.from, flow.to));
+        let new_count = new.filter(|ports| self.resets.insert(*ports)).count();
         if let Some(fault) = self.faults.get_mut(&fault_id) {
-            fault.effect.connections_reset += count;
+            fault.effect.connections_reset += new_count as u64;
         }
     }
 
@@ -181,6 +185,9 @@ impl Link {
         if due_ns > now_ns {
             self.put_off(due_ns, packet, overtaken_for);
         } else {
+            // Whoever was sent before and is still on its way has been overtaken.
+            self.latest_arrived = Some(self.next_number);
+            self.next_number += 1;
             self.arrive(packet, deliver);
         }
         self.next_due_ns()
@@ -261,11 +268,15 @@ impl Link {
                     return;
                 };
                 deliver(Way::Back, &segment.refusal());
+                let ports = (segment.from.1, segment.to.1);
                 if segment.opens {
+                    self.resets.remove(&ports);
                     self.count(Hold::Resets, |effect| effect.connections_refused += 1);
                 } else {
                     deliver(Way::On, &segment.reset_instead());
-                    self.count(Hold::Resets, |effect| effect.connections_reset += 1);
+                    if self.resets.insert(ports) {
+                        self.count(Hold::Resets, |effect| effect.connections_reset += 1);
+                    }
                 }
             }
         }
@@ -314,6 +325,9 @@ impl Link {
     /// Ends a fault; lets go what waited for it alone, in order. Returns what it did, if it was there.
     pub(super) fn heal(&mut self, fault_id: u64, deliver: Deliver<'_>) -> Option<PacketEffect> {
         let fault = self.faults.remove(&fault_id)?;
+        if self.hold() != Hold::Resets {
+            self.resets.clear();
+        }
         if !self.is_cut() {
             for packet in std::mem::take(&mut self.held) {
                 self.waiting_bytes -= packet.len();
