@@ -286,6 +286,14 @@ fn misdirect(
         }
     };
     let written = &contents[&from.file][write.start as usize..write.end as usize];
+    // Where it belongs it would do no harm; so it went where nobody looks.
+    if (&to.file, position_bytes) == (&from.file, write.start) {
+        return vec![Edit::Overwrite {
+            file: from.file.clone(),
+            position_bytes: write.start,
+            bytes: vec![0; written.len()],
+        }];
+    }
     let fits_bytes = (to.bytes - position_bytes).min(written.len() as u64);
     vec![
         Edit::Overwrite {
@@ -385,6 +393,25 @@ mod tests {
                 .chain(&content[5_000..])
                 .all(|byte| *byte == 7)
         );
+    }
+
+    #[test]
+    fn a_misdirected_write_never_arrives_where_it_belongs() {
+        let contents = Contents::from([("log".to_owned(), (0..700).map(|at| at as u8).collect())]);
+        let only = Witnessed {
+            file: "log".to_owned(),
+            bytes: 700,
+            batches: vec![0..697],
+            whole: false,
+        };
+        for fault in 0..50 {
+            let draws = DamageDraws::new(1, fault, 0);
+            let mut content = contents["log"].clone();
+            for edit in misdirect(&only, &only.batches[0], &only, &contents, &draws) {
+                edit.apply(&mut content);
+            }
+            assert_ne!(content, contents["log"]);
+        }
     }
 
     #[test]

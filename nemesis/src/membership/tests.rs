@@ -273,7 +273,10 @@ fn the_least_number_of_voters_counts_every_change_under_way() {
         least(&known(&five, false, std::slice::from_ref(&remove))),
         Some(4)
     );
-    assert_eq!(least(&known(&five[..4], false, std::slice::from_ref(&remove))), Some(4));
+    assert_eq!(
+        least(&known(&five[..4], false, std::slice::from_ref(&remove))),
+        Some(4)
+    );
     assert_eq!(
         least(&known(&six, false, std::slice::from_ref(&add))),
         Some(5)

@@ -413,7 +413,7 @@ mod tests {
             for bytes in [&b""[..], b"{}", b"null", b"{\"error\":7}", &huge] {
                 // Some requests ask for nothing but the cluster id, which may be left out.
                 let asks_nothing = [RequestKind::DescribeQuorum, RequestKind::ApiVersions];
-                let is_enough = bytes == b"{}" && asks_nothing.contains(&kind);
+                let is_enough = bytes.starts_with(b"{") && asks_nothing.contains(&kind);
                 assert_eq!(decode_request(kind, bytes).is_ok(), is_enough, "{kind:?}");
                 assert!(decode_response(kind, bytes).is_err());
             }

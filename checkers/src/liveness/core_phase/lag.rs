@@ -15,7 +15,8 @@ const MS: u64 = 1_000_000;
 const WRITES_MIN: usize = 5;
 
 /// How long the writes of a settled core took: to be committed from when they were appended, and to be
-/// known as committed everywhere from when the leader knew. Slow is what takes a good part of the longest
+/// known as committed everywhere from when the leader knew, or from when a node followed that did not yet: how
+/// long it may look for its leader is judged elsewhere. Slow is what takes a good part of the longest
 /// wait of a fetch; nearly all writes must be slow, since a single message may be late, or get lost.
 pub(super) fn check(
     phase: &Phase<'_>,
@@ -30,9 +31,7 @@ pub(super) fn check(
         return (None, None);
     };
     let replication = writes.iter().map(|write| write.committed - write.appended);
-    let commitment = writes
-        .iter()
-        .filter_map(|write| Some(write.known_everywhere? - write.committed));
+    let commitment = writes.iter().filter_map(|write| write.spread);
     let replication = judge(
         replication.collect(),
         max_wait_ms * MS / 4,
@@ -52,7 +51,8 @@ pub(super) fn check(
 struct Write {
     appended: u64,
     committed: u64,
-    known_everywhere: Option<u64>,
+    /// How long it took until everybody knew; none if somebody never did.
+    spread: Option<u64>,
 }
 
 /// The single records that the one leader of the window appended in it; nothing if there were several.
@@ -63,11 +63,16 @@ fn writes(phase: &Phase<'_>, trace: &[TraceEvent], (begin, end): (u64, u64)) -> 
     let mut appended: BTreeMap<i64, u64> = BTreeMap::new();
     // By node: when its high watermark came to be at least so high.
     let mut known: BTreeMap<&str, Vec<(u64, i64)>> = BTreeMap::new();
+    let mut followed: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for event in trace.iter().filter(in_core) {
         match &event.detail {
             TraceDetail::RoleChange {
                 role: Role::Leader, ..
             } => leader = Some(&event.node),
+            TraceDetail::RoleChange {
+                role: Role::Follower,
+                ..
+            } => followed.entry(&event.node).or_default().push(event.time),
             TraceDetail::HighWatermark { high_watermark, .. } if event.time >= begin => {
                 let steps = known.entry(&event.node).or_default();
                 steps.push((event.time, *high_watermark));
@@ -91,12 +96,19 @@ fn writes(phase: &Phase<'_>, trace: &[TraceEvent], (begin, end): (u64, u64)) -> 
     };
     let write = |(offset, appended): (i64, u64)| {
         let committed = reached(leader, offset)?;
-        let everywhere = phase.core.iter().map(|node| reached(node, offset));
-        let known_everywhere = everywhere.collect::<Option<Vec<u64>>>();
+        let late_by = |node: &String| {
+            let known = reached(node, offset)?;
+            let times = followed.get(node.as_str()).into_iter().flatten();
+            let follows = times.copied().filter(|time| *time <= known).max();
+            Some(known - committed.max(follows.unwrap_or(0)).min(known))
+        };
+        let late = phase.core.iter().map(late_by);
         Some(Write {
             appended,
             committed,
-            known_everywhere: known_everywhere.and_then(|times| times.into_iter().max()),
+            spread: late
+                .collect::<Option<Vec<u64>>>()
+                .and_then(|late| late.into_iter().max()),
         })
     };
     Some(appended.into_iter().filter_map(write).collect())

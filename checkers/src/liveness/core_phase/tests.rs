@@ -217,6 +217,13 @@ fn waiting_for_the_end_of_a_fetch_is_a_violation_and_one_late_message_is_not() {
         }
     }
     assert!(found(&lines, &once).contains(&named("commit-lag", Valid)));
+    // It took its time to find the leader, and then knew everything at once.
+    let mut absent = writes(3, 180);
+    absent.retain(|(ms, node, _, _)| *node != "n2" || *ms > 3_400);
+    absent.push((3_399, "n2", 3, role("follower")));
+    absent.push((3_400, "n2", 3, watermark(13)));
+    absent.sort_by_key(|(ms, ..)| *ms);
+    assert!(!found(&lines, &absent).contains(&named("commit-lag", Invalid)));
     let slow = check(
         &manifest("processes"),
         &history(&lines),
