@@ -401,7 +401,7 @@ mod tests {
         let only = Witnessed {
             file: "log".to_owned(),
             bytes: 700,
-            batches: vec![0..697],
+            batches: Vec::from_iter([0..350, 350..697]),
             whole: false,
         };
         for fault in 0..50 {
