@@ -42,8 +42,11 @@ pub(super) struct Replica {
     pub(super) has_led_append: bool,
     /// Voters by the offset of their record; the last ones are in force.
     voters: Vec<(i64, BTreeSet<String>)>,
-    /// Its last start found it to be no voter, though one with its number is.
-    is_stranger: bool,
+    /// Whether a voter of its name is this replica, with this disk; `None` where nobody knows.
+    is_the_listed: Option<bool>,
+    /// Directory id of its disk, and whether it had another one before: lists of voters tell only names.
+    directory_id: Option<String>,
+    has_new_disk: bool,
     /// Who granted a pre-vote in the present pre-election.
     pub(super) granted: BTreeSet<String>,
     /// The same of the one that a new epoch has just ended.
@@ -109,12 +112,16 @@ impl Replica {
 
     /// Whether it is one of the voters; `None` where nobody knows.
     pub(super) fn is_voter(&self, name: &str) -> Option<bool> {
-        let listed = self.voters()?.contains(name);
-        Some(listed && !self.is_stranger)
+        match self.voters()?.contains(name) {
+            true => self.is_the_listed,
+            false => Some(false),
+        }
     }
 
     pub(super) fn start(&mut self, epoch: i32, started: &Started) {
         let known = std::mem::take(&mut self.epochs);
+        let had_disk = self.directory_id.is_some() && started.directory_id.is_some();
+        let has_new_disk = had_disk && self.directory_id != started.directory_id;
         *self = Self {
             has_started: true,
             role: Some(started.role),
@@ -123,6 +130,8 @@ impl Replica {
             reports_messages: self.reports_messages,
             next: self.next,
             is_broken: self.is_broken,
+            has_new_disk: self.has_new_disk || has_new_disk,
+            directory_id: started.directory_id.clone().or(self.directory_id.take()),
             ..Self::default()
         };
         self.leader.clone_from(&started.leader);
@@ -145,7 +154,7 @@ impl Replica {
         if let Some(voters) = &started.voters {
             self.voters = vec![(-1, voters.iter().cloned().collect())];
         }
-        self.is_stranger = started.is_voter == Some(false);
+        self.is_the_listed = started.is_voter.or(Some(true));
     }
 
     pub(super) fn append(&mut self, base_offset: i64, last_offset: i64, epoch: i32) {
@@ -169,13 +178,18 @@ impl Replica {
         self.installed_end = Some(end_offset);
         if let Some(voters) = voters {
             self.voters = vec![(-1, voters.iter().cloned().collect())];
-            self.is_stranger = false;
+            self.is_the_listed = self.by_name();
         }
     }
 
     pub(super) fn take_voters(&mut self, offset: i64, voters: &[String]) {
         self.voters.push((offset, voters.iter().cloned().collect()));
-        self.is_stranger = false;
+        self.is_the_listed = self.by_name();
+    }
+
+    /// Whether a name in a new list of voters means this replica.
+    fn by_name(&self) -> Option<bool> {
+        (!self.has_new_disk).then_some(true)
     }
 
     /// A transition: whatever was asked before is forgotten.

@@ -105,7 +105,10 @@ impl Watermarks {
             .filter(|batch| batch.identity.is_some())
             .find_map(|batch| {
                 let committed = model.committed.beginning_at(batch.base_offset);
-                committed.filter(|committed| committed.batch == *batch)
+                // Nobody counts a copy of a replica that has not reached the epoch that committed the batch:
+                // it may still do what the leader of an earlier one told it to.
+                committed
+                    .filter(|committed| committed.batch == *batch && committed.epoch <= event.epoch)
             });
         if let Some(committed) = removed {
             self.no_retreat.violated(event.time, || {

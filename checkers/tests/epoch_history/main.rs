@@ -427,6 +427,33 @@ fn committed_data_that_retracts_is_flagged() {
     });
 }
 
+/// A copy that a replica holds in an earlier epoch than the one that committed it counts for nobody.
+#[test]
+fn what_a_later_epoch_commits_may_be_removed_in_an_earlier_one() {
+    let events = |removed_in: i32| -> Vec<TraceEvent> {
+        let append = |node: &str, epoch: i32| {
+            json!({"node": node, "epoch": epoch, "event": "append", "base_offset": 0,
+                   "last_offset": 0, "batch_epoch": 1, "crc": 7})
+        };
+        let commit = json!({"node": "n1", "epoch": 3, "event": "high-watermark",
+                            "high_watermark": 1, "log_end": 1});
+        let remove = json!({"node": "n3", "epoch": removed_in, "event": "truncate", "log_end": 0});
+        let lines = [append("n1", 1), append("n3", 1), commit, remove];
+        let lines = lines.into_iter().zip(1..).map(|(mut line, time)| {
+            line["time"] = json!(time);
+            line["incarnation"] = json!(1);
+            line["seq"] = json!(0);
+            serde_json::from_value(line).unwrap()
+        });
+        let mut events: Vec<TraceEvent> = lines.collect();
+        renumber(&mut events);
+        events
+    };
+    let judged = |removed_in| judge(&events(removed_in)).properties["K2"].valid;
+    assert_eq!(judged(3), Validity::Invalid);
+    assert_ne!(judged(2), Validity::Invalid);
+}
+
 #[test]
 fn a_high_watermark_beyond_the_log_is_flagged() {
     must_flag("K3", |trace| {
