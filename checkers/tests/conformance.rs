@@ -406,3 +406,47 @@ fn after_a_gap_nothing_is_held_against_a_node() {
     assert_eq!(result.valid, Validity::Unknown, "{}", result.summary);
     assert_eq!(check(&[]).valid, Validity::Unknown);
 }
+
+/// What was cut off may have been the record that made it a voter.
+#[test]
+fn a_voter_whose_log_was_cut_may_be_an_observer() {
+    let begun = json!({"event": "started", "epoch": 3, "role": "follower", "leader": "n1", "log_start": 0,
+        "log_end": 10, "last_epoch": 3, "voters": ["n1", "n2", "n3"], "kraft_version": 1,
+        "is_voter": true});
+    let cut = json!({"event": "truncate", "log_end": 8});
+    let lost = role("unattached", Some("n1"));
+    let judged = |events: &[Value]| {
+        let result = check(&trace(events));
+        result.properties["C1"].valid
+    };
+    assert_eq!(judged(&[begun.clone(), lost.clone()]), Validity::Invalid);
+    assert_ne!(judged(&[begun, cut, lost]), Validity::Invalid);
+}
+
+/// A list of voters tells names, and a node with a new disk is another replica of its name.
+#[test]
+fn a_node_with_a_new_disk_may_be_none_of_the_voters() {
+    let begun = |directory: &str, incarnation: u32| {
+        json!({"event": "started", "epoch": 3, "role": "follower", "leader": "n1", "log_start": 0,
+            "log_end": 0, "last_epoch": 0, "voters": [], "kraft_version": 0, "is_voter": false,
+            "directory_id": directory, "incarnation": incarnation})
+    };
+    let listed = json!({"event": "voters-appended", "offset": 1, "voters": ["n1", "n2", "n3"],
+        "kraft_version": 1});
+    let lost = role("unattached", Some("n1"));
+    let judged = |directory: &str| {
+        let mut events = trace(&[
+            begun("one", 1),
+            begun(directory, 2),
+            append(0, 1, 3),
+            listed.clone(),
+            lost.clone(),
+        ]);
+        for (seq, event) in (0..).zip(&mut events[1..]) {
+            (event.incarnation, event.seq) = (2, seq);
+        }
+        check(&events).properties["C1"].valid
+    };
+    assert_eq!(judged("one"), Validity::Invalid);
+    assert_ne!(judged("two"), Validity::Invalid);
+}

@@ -152,7 +152,10 @@ impl Replica {
             }
         }
         if let Some(voters) = &started.voters {
-            self.voters = vec![(-1, voters.iter().cloned().collect())];
+            // Their record is somewhere in the log, unless they are configured.
+            let are_in_log = started.kraft_version.is_some_and(|version| version > 0);
+            let offset = if are_in_log { started.log_end - 1 } else { -1 };
+            self.voters = vec![(offset, voters.iter().cloned().collect())];
         }
         self.is_the_listed = started.is_voter.or(Some(true));
     }

@@ -182,6 +182,7 @@ impl Claim {
             (Some(one), Some(other)) => may_be_same(one, other),
             _ => true,
         };
-        node.lost || (node.durable_end >= self.high_watermark && is_same())
+        let was_there = node.wiped_end >= self.high_watermark;
+        node.lost || was_there || (node.durable_end >= self.high_watermark && is_same())
     }
 }

@@ -39,6 +39,9 @@ pub(super) struct Node {
     /// Its votes on disk, by epoch.
     pub(super) votes: BTreeMap<i32, String>,
     pub(super) directory: Option<String>,
+    /// Everything below was on a disk that it does not have any more. A leader may have heard of that, and does
+    /// not hear of the loss.
+    pub(super) wiped_end: i64,
     /// Events are missing, so that nothing can be held against it that depends on them.
     pub(super) lost: bool,
     /// Whether it reports messages; known once it reported one in the present incarnation.
@@ -248,8 +251,10 @@ impl Node {
         let directory = started.directory_id.as_deref();
         if !self.has_started || is_another(self.directory.as_deref(), directory) {
             let lost = self.lost;
+            let wiped_end = self.wiped_end.max(self.durable_end);
             *self = Self {
                 lost,
+                wiped_end,
                 ..Self::default()
             };
             self.voters.configure(configured.clone());
