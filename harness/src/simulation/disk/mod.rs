@@ -41,6 +41,8 @@ struct State {
     slowness: u64,
     /// The moment at which the next operation happens, in nanoseconds since the run started.
     time_ns: u64,
+    /// Whether a fault has delayed what the node does in one go at present.
+    was_delayed: bool,
 }
 
 impl SimulatedDisk {
@@ -53,6 +55,7 @@ impl SimulatedDisk {
             sync_count: 0,
             slowness,
             time_ns: 0,
+            was_delayed: false,
         })))
     }
 
@@ -60,6 +63,7 @@ impl SimulatedDisk {
     pub(super) fn begin(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         state.time_ns = now_ns;
+        state.was_delayed = false;
         state.platter.settle();
     }
 
@@ -158,7 +162,12 @@ impl State {
     fn sync_or_fail(&mut self, file: Option<&str>) -> io::Result<()> {
         self.take_sync_time();
         let (delay_ns, outcome) = self.faults.before_sync(file);
-        self.time_ns += delay_ns;
+        // What a node does in one go is worked through at once, so a fault that ends meanwhile cannot be seen to.
+        // Were every sync delayed, it would go on for seconds after it was healed.
+        if !self.was_delayed {
+            self.time_ns += delay_ns;
+        }
+        self.was_delayed |= delay_ns > 0;
         outcome
     }
 }
