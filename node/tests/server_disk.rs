@@ -177,7 +177,9 @@ fn log_in(data: &Path) -> std::path::PathBuf {
 #[tokio::test]
 async fn a_leader_that_cannot_read_its_log_stops_and_another_one_serves() {
     let directory = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::start_on_failing_disks(&[], directory.path());
+    // The leader must stay the leader, also where the machine stands still for a while.
+    let patient = ["--fetch-timeout-ms=3000", "--client-deadline-ms=10000"];
+    let mut cluster = Cluster::start_on_failing_disks(&patient, directory.path());
     cluster.write_anywhere("first", json!(1)).await;
     cluster.agree().await;
     let leader = cluster.leader().await;
