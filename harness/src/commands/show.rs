@@ -9,6 +9,7 @@ use results::housekeeping::size_bytes;
 use results::manifest::Manifest;
 use results::schedule::{FaultOutcome, Schedule};
 use results::store::{RunFolder, Store};
+use results::verdict::Validity;
 use serde_json::json;
 
 use super::announce;
@@ -39,15 +40,19 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
     };
     let store = args.store.out.to_string_lossy();
     let again = |verb| announce::command(verb, &manifest.name, &store);
+    let is_invalid = verdict.is_some_and(|verdict| verdict.valid == Validity::Invalid);
+    let shrink = match is_invalid {
+        true => format!("\nshrink:  {}", again("shrink")),
+        false => String::new(),
+    };
     let history: Vec<Operation> = results::json_lines::read(&folder.history_path())?;
     announce::print(&format!(
-        "{judged}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}\nshrink:  {}",
+        "{judged}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
         about(&folder, &manifest),
         operations(&history),
         faults(&schedule),
         folder.report_path().display(),
         again("replay"),
-        again("shrink"),
     ))?;
     Ok(0)
 }

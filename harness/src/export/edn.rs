@@ -26,7 +26,10 @@ pub(super) fn line(operation: &Operation) -> String {
         ", :type :{kind}, :process {process}, :f :{}",
         keyword(&operation.f)
     );
-    let value = value(&operation.value);
+    let value = match operation.f.as_ref() {
+        "txn" => transaction(&operation.value),
+        _ => value(&operation.value),
+    };
     let _ = match &operation.key {
         Some(key) => write!(text, ", :value [{} {value}]", key_of(key)),
         None => write!(text, ", :value {value}"),
@@ -50,6 +53,24 @@ pub(super) fn line(operation: &Operation) -> String {
     }
     text.push('}');
     text
+}
+
+/// Steps of a transaction as Elle reads them: a keyword, a key and a value.
+fn transaction(steps: &Value) -> String {
+    let step = |step: &Value| match step.as_array().map(Vec::as_slice) {
+        Some([Value::String(function), Value::String(key), argument]) => {
+            let (function, key) = (keyword(function), key_of(key));
+            format!("[:{function} {key} {}]", value(argument))
+        }
+        _ => value(step),
+    };
+    match steps.as_array() {
+        Some(steps) => {
+            let steps: Vec<String> = steps.iter().map(step).collect();
+            format!("[{}]", steps.join(" "))
+        }
+        None => value(steps),
+    }
 }
 
 /// Keys are numbers where they look like numbers, as Jepsen's are.
@@ -120,6 +141,17 @@ mod tests {
         assert_eq!(
             line(&operation),
             r#"{:index 3, :time 9, :type :ok, :process 4, :f :cas, :value [7 [1 nil]], :node "n2", :epoch 4}"#
+        );
+    }
+
+    #[test]
+    fn steps_of_a_transaction_begin_with_keywords() {
+        let operation = sample(
+            r#"{"index":1,"time":2,"process":0,"type":"ok","f":"txn","value":[["append","3",1],["r","1",[4]]]}"#,
+        );
+        assert_eq!(
+            line(&operation),
+            "{:index 1, :time 2, :type :ok, :process 0, :f :txn, :value [[:append 3 1] [:r 1 [4]]]}"
         );
     }
 
