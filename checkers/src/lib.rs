@@ -16,6 +16,7 @@ pub mod disks;
 pub mod elements;
 pub mod epoch_history;
 pub mod histories;
+mod incarnations;
 pub mod linearizability;
 pub mod linearizable;
 pub mod liveness;

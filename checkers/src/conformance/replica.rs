@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use results::trace::{Message, Role, Started, TraceDetail, TraceEvent};
 
+use crate::incarnations::{Sequence, is_another};
+
 /// A request of a peer that waits for its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
@@ -69,18 +71,14 @@ pub(super) struct Replica {
     pub(super) installed_end: Option<i64>,
     /// Whether it reports messages at all.
     pub(super) reports_messages: bool,
-    next: (u32, u64),
+    next: Sequence,
     pub(super) is_broken: bool,
 }
 
 impl Replica {
     /// Notes which event comes next, and whether any is missing.
     pub(super) fn enter(&mut self, event: &TraceEvent) {
-        let (incarnation, seq) = self.next;
-        let follows = (event.incarnation == incarnation && event.seq == seq)
-            || (event.incarnation > incarnation && event.seq == 0);
-        self.is_broken |= !follows;
-        self.next = (event.incarnation, event.seq + 1);
+        self.is_broken |= !self.next.follows(event);
         self.reports_messages |= matches!(
             event.detail,
             TraceDetail::RpcSent { .. } | TraceDetail::RpcReceived { .. }
@@ -120,8 +118,8 @@ impl Replica {
 
     pub(super) fn start(&mut self, epoch: i32, started: &Started) {
         let known = std::mem::take(&mut self.epochs);
-        let had_disk = self.directory_id.is_some() && started.directory_id.is_some();
-        let has_new_disk = had_disk && self.directory_id != started.directory_id;
+        let found = started.directory_id.as_deref();
+        let has_new_disk = is_another(self.directory_id.as_deref(), found);
         *self = Self {
             has_started: true,
             role: Some(started.role),

@@ -7,6 +7,7 @@ use results::disk_image::StoredQuorumState;
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use crate::epoch_history::log::{Batch, Identity, Log};
+use crate::incarnations::Sequence;
 
 /// What a node says its disk holds.
 #[derive(Debug, Default)]
@@ -27,16 +28,12 @@ pub(super) struct Claims {
     pub(super) has_refused: bool,
     /// Events are missing.
     pub(super) is_broken: bool,
-    next: (u32, u64),
+    next: Sequence,
 }
 
 impl Claims {
     pub(super) fn observe(&mut self, event: &TraceEvent) {
-        let (incarnation, seq) = self.next;
-        let follows = (event.incarnation == incarnation && event.seq == seq)
-            || (event.incarnation > incarnation && event.seq == 0);
-        self.is_broken |= !follows;
-        self.next = (event.incarnation, event.seq + 1);
+        self.is_broken |= !self.next.follows(event);
         self.time = event.time;
         match &event.detail {
             TraceDetail::Started(started) => self.start(event.epoch, started),

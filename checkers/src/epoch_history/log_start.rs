@@ -9,9 +9,10 @@ use results::shared_text::SharedText;
 use results::trace::{Started, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
-use super::model::{Model, Node, Outcome, is_another};
+use super::model::{Model, Node, Outcome};
 use super::property::{Property, event_json};
 use super::rule::Rule;
+use crate::incarnations::is_another;
 use crate::seconds;
 
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use super::committed::{Committed, CommittedBatch, CommittedVoters, Comparison};
 use super::log::{Batch, Identity, Log};
 use super::nodes::Nodes;
 use super::voter_history::{VoterEntry, VoterHistory, VoterSet, voter_set};
+use crate::incarnations::is_another;
 
 /// What is known about the epoch that a node leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -377,11 +378,6 @@ impl Node {
         self.compared_below = self.compared_below.max(compared_below);
         outcome
     }
-}
-
-/// Whether two directories are known not to be the same.
-pub(super) fn is_another(known: Option<&str>, found: Option<&str>) -> bool {
-    matches!((known, found), (Some(known), Some(found)) if known != found)
 }
 
 /// Whether voters are in the log, by this event.

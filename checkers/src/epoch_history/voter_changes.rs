@@ -7,10 +7,11 @@ use results::trace::{Role, Started, TraceDetail, TraceEvent};
 use serde_json::{Value, json};
 
 use super::committed::Comparison;
-use super::model::{Model, Outcome, ReportedVoters, is_another};
+use super::model::{Model, Outcome, ReportedVoters};
 use super::property::{Property, event_json};
 use super::rule::Rule;
 use super::voter_history::{VoterEntry, VoterSet, changed_count, names_of, voter_set};
+use crate::incarnations::is_another;
 use crate::seconds;
 
 #[derive(Debug)]

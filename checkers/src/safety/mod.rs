@@ -9,6 +9,7 @@ use results::history::{Operation, Process};
 use results::shared_text::{SharedText, position};
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
+use crate::incarnations::is_another;
 use log::{Batch, Log};
 
 /// How many batches before the end are looked at before a search through all of them.
@@ -82,9 +83,7 @@ impl Monitor {
                     ..
                 } = started.as_ref();
                 let node = &mut self.nodes[position];
-                if let (Some(known), Some(found)) = (&node.directory, directory_id)
-                    && known != found
-                {
+                if is_another(node.directory.as_deref(), directory_id.as_deref()) {
                     // With another directory it is another replica, of which nothing is known (KIP-853).
                     *node = Node::default();
                 }
