@@ -11,7 +11,7 @@ use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
 use crate::operations::{ClientOperation, Malformed, pair};
-use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
+use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, not_understood};
 
 const SOURCE: &str = "Jepsen's counter checker";
 
@@ -49,10 +49,7 @@ struct Found {
 pub fn check(history: &[Operation]) -> CheckerResult {
     match look(history) {
         Ok(found) => conclude(&found),
-        Err(malformed) => {
-            let summary = format!("the history is malformed: {malformed}");
-            conclusion(Validity::Unknown, SOURCE, summary)
-        }
+        Err(malformed) => not_understood(SOURCE, malformed),
     }
 }
 
@@ -153,17 +150,13 @@ fn judge(key: &str, read: &ClientOperation<'_>, lowest: i128, highest: i128, fou
     if found.violations.len() >= EVIDENCE_LIST_MAX_COUNT {
         return;
     }
-    let node = completion.node.as_ref();
-    let node = node.map_or_else(String::new, |node| format!(" on {node}"));
     let possible = match lowest == highest {
         true => format!("it could only be {lowest}"),
         false => format!("it could only be from {lowest} to {highest}"),
     };
     let explanation = format!(
-        "key {key}: a read by process {}{node} from {} to {} returned {}, but {possible}",
-        read.process,
-        seconds(read.invoke.time),
-        seconds(completion.time),
+        "key {key}: a read {} returned {}, but {possible}",
+        read.by_whom(),
         completion.value
     );
     found.violations.push(json!({
@@ -171,12 +164,7 @@ fn judge(key: &str, read: &ClientOperation<'_>, lowest: i128, highest: i128, fou
         "explanation": explanation,
         "lowest": lowest.to_string(),
         "highest": highest.to_string(),
-        "operations": [{
-            "process": read.process, "f": "read", "value": completion.value, "type": "ok",
-            "invoked_ns": read.invoke.time, "completed_ns": completion.time,
-            "node": completion.node, "epoch": completion.epoch,
-            "index": read.invoke.index, "completed_index": completion.index,
-        }],
+        "operations": [read.evidence(Some(&completion.value))],
     }));
 }
 

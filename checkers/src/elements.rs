@@ -11,7 +11,7 @@ use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
 use crate::operations::{ClientOperation, Malformed, pair};
-use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
+use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, not_understood, seconds};
 
 const SOURCE: &str = "Jepsen's set-full checker";
 
@@ -83,10 +83,7 @@ impl Found {
 pub fn check(history: &[Operation]) -> CheckerResult {
     let objects = match split(history) {
         Ok(objects) => objects,
-        Err(malformed) => {
-            let summary = format!("the history is malformed: {malformed}");
-            return conclusion(Validity::Unknown, SOURCE, summary);
-        }
+        Err(malformed) => return not_understood(SOURCE, malformed),
     };
     let mut found = Found::default();
     let (mut added_count, mut read_count) = (0, 0);
@@ -307,32 +304,15 @@ impl<'a> Object<'a> {
 
 /// "a read by process 3 on n1 from 1.000 s to 1.002 s".
 fn told(read: &ClientOperation<'_>) -> String {
-    let completion = read.completion.map_or(read.invoke, |(_, line)| line);
-    let node = completion.node.as_ref();
-    let node = node.map_or_else(String::new, |node| format!(" on {node}"));
-    format!(
-        "a read by process {}{node} from {} to {}",
-        read.process,
-        seconds(read.invoke.time),
-        seconds(completion.time)
-    )
+    format!("a read {}", read.by_whom())
 }
 
 /// An operation for programs.
 fn shown(operation: &ClientOperation<'_>) -> Value {
     let completion = operation.completion.map(|(_, line)| line);
-    json!({
-        "process": operation.process,
-        "f": operation.invoke.f,
-        "value": completion.map_or(&operation.invoke.value, |line| &line.value),
-        "type": operation.outcome(),
-        "invoked_ns": operation.invoke.time,
-        "completed_ns": completion.map(|line| line.time),
-        "node": completion.and_then(|line| line.node.clone()),
-        "epoch": completion.and_then(|line| line.epoch),
-        "index": operation.invoke.index,
-        "completed_index": completion.map(|line| line.index),
-    })
+    operation.evidence(Some(
+        completion.map_or(&operation.invoke.value, |line| &line.value),
+    ))
 }
 
 fn conclude(found: &Found, added_count: u64, read_count: u64) -> CheckerResult {

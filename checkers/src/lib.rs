@@ -216,6 +216,12 @@ fn conclusion(valid: Validity, source: &str, summary: impl Into<String>) -> Chec
     }
 }
 
+/// Of a history that cannot be what a run recorded, nothing can be said.
+fn not_understood(source: &str, problem: impl std::fmt::Display) -> CheckerResult {
+    let summary = format!("the history is malformed: {problem}");
+    conclusion(Validity::Unknown, source, summary)
+}
+
 /// Nanoseconds since the run started, for people.
 fn seconds(time_ns: u64) -> String {
     format!("{:.3} s", time_ns as f64 / 1e9)

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::seconds;
 
 /// One operation of a client: its invocation and what became of it.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +48,36 @@ impl ClientOperation<'_> {
             .map_or(OperationType::Info, |(_, completion)| {
                 completion.operation_type
             })
+    }
+
+    /// Who did it, where and when: "by process 3 on n1 from 1.000 s to 1.002 s".
+    pub(crate) fn by_whom(&self) -> String {
+        let completion = self.completion.map_or(self.invoke, |(_, line)| line);
+        let node = completion.node.as_ref();
+        let node = node.map_or_else(String::new, |node| format!(" on {node}"));
+        format!(
+            "by process {}{node} from {} to {}",
+            self.process,
+            seconds(self.invoke.time),
+            seconds(completion.time)
+        )
+    }
+
+    /// The operation as evidence, with the value that matters.
+    pub(crate) fn evidence(&self, value: Option<&Value>) -> Value {
+        let completion = self.completion.map(|(_, line)| line);
+        json!({
+            "process": self.process,
+            "f": self.invoke.f,
+            "value": value,
+            "type": self.outcome(),
+            "invoked_ns": self.invoke.time,
+            "completed_ns": completion.map(|line| line.time),
+            "node": completion.and_then(|line| line.node.clone()),
+            "epoch": completion.and_then(|line| line.epoch),
+            "index": self.invoke.index,
+            "completed_index": completion.map(|line| line.index),
+        })
     }
 }
 

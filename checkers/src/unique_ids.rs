@@ -9,7 +9,7 @@ use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
 use crate::operations::{ClientOperation, Malformed, pair};
-use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
+use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, not_understood};
 
 const SOURCE: &str = "Jepsen's unique-ids checker; Herlihy & Wing 1990 for the order";
 
@@ -46,10 +46,7 @@ impl Found {
 pub fn check(history: &[Operation]) -> CheckerResult {
     match look(history) {
         Ok(found) => conclude(&found),
-        Err(malformed) => {
-            let summary = format!("the history is malformed: {malformed}");
-            conclusion(Validity::Unknown, SOURCE, summary)
-        }
+        Err(malformed) => not_understood(SOURCE, malformed),
     }
 }
 
@@ -100,8 +97,8 @@ fn look_at_key(
         if let Some(first) = owners.insert(*number, draw) {
             let what = format!(
                 "{number} was drawn twice: {}, and {}",
-                told(first),
-                told(draw)
+                first.by_whom(),
+                draw.by_whom()
             );
             found.note("unique", key, &what, &[first, draw]);
         }
@@ -112,7 +109,7 @@ fn look_at_key(
         if *number > begun_count || *number < 1 {
             let what = format!(
                 "{number} was drawn {}, when only {} had begun",
-                told(draw),
+                draw.by_whom(),
                 counted(begun_count as u64, "draw")
             );
             found.note("counted-once", key, &what, &[draw]);
@@ -147,41 +144,16 @@ fn look_at_order(
         if number < before {
             let what = format!(
                 "{number} was drawn {}, although {before} had been drawn {}",
-                told(draw),
-                told(earlier)
+                draw.by_whom(),
+                earlier.by_whom()
             );
             found.note("rising", key, &what, &[earlier, draw]);
         }
     }
 }
 
-/// "by process 3 on n1 from 1.000 s to 1.002 s".
-fn told(draw: &ClientOperation<'_>) -> String {
-    let completion = draw.completion.map_or(draw.invoke, |(_, line)| line);
-    let node = completion.node.as_ref();
-    let node = node.map_or_else(String::new, |node| format!(" on {node}"));
-    format!(
-        "by process {}{node} from {} to {}",
-        draw.process,
-        seconds(draw.invoke.time),
-        seconds(completion.time)
-    )
-}
-
 fn shown(draw: &ClientOperation<'_>) -> Value {
-    let completion = draw.completion.map(|(_, line)| line);
-    json!({
-        "process": draw.process,
-        "f": draw.invoke.f,
-        "value": completion.map(|line| &line.value),
-        "type": draw.outcome(),
-        "invoked_ns": draw.invoke.time,
-        "completed_ns": completion.map(|line| line.time),
-        "node": completion.and_then(|line| line.node.clone()),
-        "epoch": completion.and_then(|line| line.epoch),
-        "index": draw.invoke.index,
-        "completed_index": completion.map(|line| line.index),
-    })
+    draw.evidence(draw.completion.map(|(_, line)| &line.value))
 }
 
 fn conclude(found: &Found) -> CheckerResult {

@@ -71,27 +71,12 @@ pub(super) fn explain(key: &KeyHistory<'_>, refutation: &Refutation<u32>) -> Exp
 fn involved(source: &ClientOperation<'_>) -> Value {
     let completion = source.completion.map(|(_, completion)| completion);
     let result = completion.filter(|_| source.invoke.f == "read");
-    json!({
-        "process": source.process,
-        "f": source.invoke.f,
-        "value": result.unwrap_or(source.invoke).value,
-        "type": source.outcome(),
-        "invoked_ns": source.invoke.time,
-        "completed_ns": completion.map(|completion| completion.time),
-        "node": completion.and_then(|completion| completion.node.clone()),
-        "epoch": completion.and_then(|completion| completion.epoch),
-        "index": source.invoke.index,
-        "completed_index": completion.map(|completion| completion.index),
-    })
+    source.evidence(Some(&result.unwrap_or(source.invoke).value))
 }
 
 /// "read by process 7 on n1 from 12.300 s to 12.310 s returned 4".
 fn describe(source: &ClientOperation<'_>) -> String {
     let completion = source.completion.map_or(source.invoke, |(_, line)| line);
-    let node = match &completion.node {
-        Some(node) => format!(" on {node}"),
-        None => String::new(),
-    };
     let did = match (source.invoke.f.as_ref(), source.invoke.value.as_array()) {
         ("read", _) => format!("returned {}", completion.value),
         ("cas", Some(pair)) if pair.len() == 2 => {
@@ -99,13 +84,7 @@ fn describe(source: &ClientOperation<'_>) -> String {
         }
         _ => format!("wrote {}", source.invoke.value),
     };
-    format!(
-        "{} by process {}{node} from {} to {} {did}",
-        source.invoke.f,
-        source.process,
-        seconds(source.invoke.time),
-        seconds(completion.time)
-    )
+    format!("{} {} {did}", source.invoke.f, source.by_whom())
 }
 
 fn reason(key: &KeyHistory<'_>, failed: usize, possible: &[u32], core: &[usize]) -> String {

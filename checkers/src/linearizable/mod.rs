@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::linearizability::models::register::Register;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
-use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted};
+use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted, not_understood};
 pub use objects::check_objects;
 use register::KeyHistory;
 pub use watch::Watch;
@@ -40,13 +40,7 @@ const THREAD_COUNT: usize = 2;
 pub fn check(history: &[Operation], options: &Options) -> CheckerResult {
     let keys = match register::split(history) {
         Ok(keys) => keys,
-        Err(malformed) => {
-            return conclusion(
-                Validity::Unknown,
-                SOURCE,
-                format!("the history is malformed: {malformed}"),
-            );
-        }
+        Err(malformed) => return not_understood(SOURCE, malformed),
     };
     let ok_count: u64 = keys.iter().map(KeyHistory::completed_count).sum();
     if ok_count == 0 {

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use results::history::Operation;
-use results::verdict::{CheckerResult, Validity};
+use results::verdict::CheckerResult;
 use serde_json::Value;
 
 use super::{SOURCE, THREAD_COUNT};
 use crate::histories::{self, Model, judge};
-use crate::{Options, conclusion};
+use crate::{Options, conclusion, not_understood};
 
 /// Checks the operations of a model, key by key.
 ///
@@ -35,9 +35,6 @@ pub fn check_objects(model: Model, history: &[Operation], options: &Options) -> 
             }
             result
         }
-        Err(damage) => {
-            let summary = format!("the history is malformed: history.jsonl {damage}");
-            conclusion(Validity::Unknown, SOURCE, summary)
-        }
+        Err(damage) => not_understood(SOURCE, format_args!("history.jsonl {damage}")),
     }
 }

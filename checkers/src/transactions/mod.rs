@@ -29,7 +29,7 @@ use serde_json::{Value as Json, json};
 pub use anomaly::{Anomaly, Kind};
 
 use crate::histories::{self, Damage, History};
-use crate::{conclusion, counted};
+use crate::{conclusion, counted, not_understood};
 use anomaly::Anomalies;
 use graph::Graph;
 use table::Table;
@@ -258,9 +258,6 @@ pub fn check(history: &[Operation]) -> CheckerResult {
             result.evidence = findings.evidence();
             result
         }
-        Err(damage) => {
-            let summary = format!("the history is malformed: history.jsonl {damage}");
-            conclusion(Validity::Unknown, SOURCE, summary)
-        }
+        Err(damage) => not_understood(SOURCE, format_args!("history.jsonl {damage}")),
     }
 }
