@@ -6,6 +6,7 @@ use std::num::NonZero;
 use std::path::Path;
 
 use askama::Template;
+use results::housekeeping::size_bytes;
 use results::manifest::Manifest;
 use results::store::{RunFolder, Store, write_atomically};
 use results::verdict::Verdict;
@@ -14,9 +15,6 @@ use crate::error::{ReportError, Result};
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
 use crate::{assets, content_policy, reading};
-
-/// `nodes/n1/data/...`: deeper than this no run keeps files.
-const FOLDER_DEPTH: usize = 6;
 
 /// In the head of every report, so that the list of runs need not read every history again.
 const OK_COUNT_TAG: &str = "<meta name=\"ok-count\" content=\"";
@@ -114,7 +112,7 @@ fn row(folder: &RunFolder, manifest: &Manifest) -> IndexRow {
         length.num_milliseconds().max(0)
     });
     let ok_count = ok_count(folder);
-    let size_bytes = size_bytes(folder.path(), FOLDER_DEPTH);
+    let size_bytes = size_bytes(folder.path());
     let options = &manifest.options;
     IndexRow {
         href: format!("{}/index.html", text::url_segment(&name)),
@@ -170,19 +168,6 @@ fn more(verdict: Option<&Verdict>, manifest: &Manifest) -> String {
     tell("system", environment.system.clone());
     let lines = pairs.iter().map(|(name, value)| format!("{name}\t{value}"));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Bytes of all files in a folder, as far down as runs keep any.
-fn size_bytes(folder: &Path, depth: usize) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return 0;
-    };
-    let sizes = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(about) if about.is_file() => about.len(),
-        Ok(about) if about.is_dir() && depth > 0 => size_bytes(&entry.path(), depth - 1),
-        _ => 0,
-    });
-    sizes.sum()
 }
 
 fn ok_count(folder: &RunFolder) -> Option<u64> {
