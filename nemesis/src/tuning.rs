@@ -82,6 +82,11 @@ pub enum TuningError {
     },
 }
 
+/// The name of a family in a word that also says how it comes: `kill` of `kill:interval=2s`.
+pub fn family_name(word: &str) -> &str {
+    word.split(':').next().unwrap_or_default().trim()
+}
+
 /// Reads a comma-separated list of families, each with parameters after colons, for a world that can do what
 /// `capabilities` say. Parameters of `all` are those of each of its families. `read_duration_ms` reads a
 /// duration as the command line has it.

@@ -4,6 +4,7 @@
 use nemesis::capability::{Capabilities, Need};
 use nemesis::family::Family;
 use nemesis::fault::{Fault, MembershipChange, Target};
+use nemesis::tuning::family_name;
 use results::manifest::{ClusterOptions, Voters};
 use results::schedule::Schedule;
 use results::store::read_schedule;
@@ -46,8 +47,7 @@ fn asks_for_changes(args: &RunArgs) -> bool {
 
 /// The names in a list of families, without how they come.
 pub(super) fn names(families: &str) -> impl Iterator<Item = &str> {
-    let items = families.split(',');
-    items.filter_map(|item| item.split(':').next().map(str::trim))
+    families.split(',').map(family_name)
 }
 
 fn needs_log(schedule: &Schedule) -> bool {

@@ -1,6 +1,7 @@
 //! Owns `harness list`: one line per stored run, those that were asked for.
 //! Never judges, and never leaves out a run that cannot be read unless others were asked for.
 
+use nemesis::tuning::family_name;
 use results::housekeeping::size_bytes;
 use results::manifest::Manifest;
 use results::store::{RunFolder, Store};
@@ -74,9 +75,8 @@ fn is_asked_for(args: &ListArgs, manifest: &Manifest, verdict: &str) -> bool {
         None => true,
     };
     let nemesis_fits = args.nemesis.as_deref().is_none_or(|wanted| {
-        let families = options.nemesis.iter();
-        let mut names = families.map(|family| family.split(':').next().unwrap_or_default());
-        names.any(|name| name == wanted)
+        let mut families = options.nemesis.iter();
+        families.any(|family| family_name(family) == wanted)
     });
     verdict_fits
         && nemesis_fits

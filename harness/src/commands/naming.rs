@@ -1,6 +1,8 @@
 //! Owns names of runs, and what is said to people about names that do not exist.
 //! Never looks anything up.
 
+use nemesis::tuning::family_name;
+
 use crate::exit::Failure;
 
 /// Most families that the name of a run names.
@@ -17,7 +19,7 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
 
 /// What runs with these families of faults are called, each family with how it comes.
 pub(super) fn of_families(words: &[String]) -> String {
-    let names = words.iter().filter_map(|word| word.split(':').next());
+    let names = words.iter().map(|word| family_name(word));
     match names.collect::<Vec<_>>().as_slice() {
         [] => "none".to_owned(),
         // Long names of folders are no help to anybody.

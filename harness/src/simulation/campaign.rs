@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use nemesis::family::Family;
+use nemesis::tuning::family_name;
 use results::verdict::Validity;
 
 use super::session::{SessionPlan, Simulated};
@@ -160,9 +161,9 @@ impl CampaignSummary {
 
 impl CampaignSummary {
     fn add_families(&mut self, trial: &Trial) {
-        let name = |word: &str| word.split(':').next().unwrap_or_default().to_owned();
         for word in &trial.nemesis {
-            let its = self.by_family.entry(name(word)).or_default();
+            let name = family_name(word).to_owned();
+            let its = self.by_family.entry(name).or_default();
             its.seed_count += 1;
             its.invalid_count += u64::from(trial.verdict.valid == Validity::Invalid);
         }
