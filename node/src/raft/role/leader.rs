@@ -95,8 +95,8 @@ impl Leader {
 
     /// Whether an observer is to be remembered. A negative id is none of a replica.
     fn can_note(&self, observer: &ReplicaKey) -> bool {
-        let is_new = !self.replicas.contains_key(observer);
-        observer.id.0 >= 0 && (!is_new || self.replicas.len() < REPLICAS_NOTED_MAX)
+        let has_room = self.replicas.len() < REPLICAS_NOTED_MAX;
+        observer.id.0 >= 0 && (has_room || self.replicas.contains_key(observer))
     }
 
     /// Whoever fetches without being one of `voters`, ascending.
