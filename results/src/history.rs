@@ -54,6 +54,18 @@ pub enum OperationType {
     Info,
 }
 
+impl OperationType {
+    /// The word that a history says it with.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Invoke => "invoke",
+            Self::Ok => "ok",
+            Self::Fail => "fail",
+            Self::Info => "info",
+        }
+    }
+}
+
 /// Why an operation did not simply succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationError {
@@ -111,6 +123,15 @@ mod tests {
         let again: Operation =
             serde_json::from_str(&serde_json::to_string(&operation).unwrap()).unwrap();
         assert_eq!(again, operation);
+    }
+
+    #[test]
+    fn the_word_of_a_type_is_the_one_in_a_line() {
+        use OperationType::{Fail, Info, Invoke, Ok};
+        for operation_type in [Invoke, Ok, Fail, Info] {
+            let written = serde_json::to_value(operation_type).unwrap();
+            assert_eq!(written, operation_type.word());
+        }
     }
 
     #[test]

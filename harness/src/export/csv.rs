@@ -14,7 +14,6 @@ pub(super) fn line(operation: &Operation) -> String {
         Process::Client(number) => number.to_string(),
         Process::Nemesis => "nemesis".into(),
     };
-    let kind = serde_json::to_value(operation.operation_type).unwrap_or_default();
     let value = match &operation.value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -26,7 +25,7 @@ pub(super) fn line(operation: &Operation) -> String {
         operation.index.to_string(),
         operation.time.to_string(),
         process,
-        kind.as_str().unwrap_or_default().to_owned(),
+        operation.operation_type.word().to_owned(),
         cell(&operation.f),
         operation.key.as_deref().map(cell).unwrap_or_default(),
         cell(&value),

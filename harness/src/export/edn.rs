@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use results::history::{Operation, OperationType, Process};
+use results::history::{Operation, Process};
 use serde_json::Value;
 
 /// One operation as an EDN map. A keyed value is a vector of key and value, as in Jepsen's independent
@@ -14,13 +14,7 @@ pub(super) fn line(operation: &Operation) -> String {
         Process::Client(number) => number.to_string(),
         Process::Nemesis => ":nemesis".to_owned(),
     };
-    // A nemesis tells what it does and never fails to do so; Jepsen writes all of it as `info`.
-    let kind = match operation.operation_type {
-        OperationType::Invoke => "invoke",
-        OperationType::Ok => "ok",
-        OperationType::Fail => "fail",
-        OperationType::Info => "info",
-    };
+    let kind = operation.operation_type.word();
     let _ = write!(
         text,
         ", :type :{kind}, :process {process}, :f :{}",
