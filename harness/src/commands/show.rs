@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use results::history::{Operation, OperationType, Process};
+use checkers::operations::pair;
+use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
 use results::manifest::Manifest;
 use results::schedule::{FaultOutcome, Schedule};
@@ -107,36 +108,26 @@ fn about(folder: &RunFolder, manifest: &Manifest) -> String {
 fn operations(history: &[Operation]) -> String {
     #[derive(Default)]
     struct Kind {
-        counts: [u64; 3],
+        /// Of those that succeeded.
         latencies_ns: Vec<u64>,
+        fail_count: u64,
+        info_count: u64,
     }
+    let operations = match pair(history) {
+        Ok(operations) => operations,
+        Err(malformed) => return format!("operations: {malformed}"),
+    };
     let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
-    let mut under_way: BTreeMap<u64, &Operation> = BTreeMap::new();
-    for line in history {
-        let Process::Client(process) = line.process else {
-            continue;
-        };
-        let at = match line.operation_type {
-            OperationType::Invoke => {
-                under_way.insert(process, line);
-                continue;
+    for operation in &operations {
+        let kind = kinds.entry(&operation.invoke.f).or_default();
+        match (operation.outcome(), operation.completion) {
+            (OperationType::Ok, Some((_, line))) => {
+                let latency_ns = line.time.saturating_sub(operation.invoke.time);
+                kind.latencies_ns.push(latency_ns);
             }
-            OperationType::Ok => 0,
-            OperationType::Fail => 1,
-            OperationType::Info => 2,
-        };
-        let Some(invoked) = under_way.remove(&process) else {
-            continue;
-        };
-        let kind = kinds.entry(&invoked.f).or_default();
-        kind.counts[at] += 1;
-        if at == 0 {
-            kind.latencies_ns
-                .push(line.time.saturating_sub(invoked.time));
+            (OperationType::Fail, _) => kind.fail_count += 1,
+            _ => kind.info_count += 1,
         }
-    }
-    for invoked in under_way.values() {
-        kinds.entry(&invoked.f).or_default().counts[2] += 1;
     }
     let mut text = format!(
         "{:<16} {:>8} {:>8} {:>8} {:>10} {:>10}",
@@ -150,7 +141,8 @@ fn operations(history: &[Operation]) -> String {
             let latency = kind.latencies_ns.get(at);
             latency.map_or_else(|| "-".into(), |ns| format!("{:.2}", *ns as f64 / 1e6))
         };
-        let [ok, fail, info] = kind.counts;
+        let ok = kind.latencies_ns.len();
+        let (fail, info) = (kind.fail_count, kind.info_count);
         let _ = write!(
             text,
             "\n{:<16} {ok:>8} {fail:>8} {info:>8} {:>10} {:>10}",

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use results::history::{Operation, OperationType, Process};
+use checkers::operations::pair;
+use results::history::Operation;
 use results::store::Recording;
 use results::trace::TraceDetail;
 use serde_json::{Value, json};
@@ -130,45 +131,22 @@ fn roles(recording: &Recording, end_ns: u64, events: &mut Events<'_>) -> io::Res
 }
 
 fn operations(history: &[Operation], end_ns: u64, events: &mut Events<'_>) -> io::Result<()> {
-    let mut under_way: BTreeMap<u64, &Operation> = BTreeMap::new();
-    for line in history {
-        let Process::Client(process) = line.process else {
-            continue;
-        };
-        if line.operation_type == OperationType::Invoke {
-            under_way.insert(process, line);
-        } else if let Some(invoked) = under_way.remove(&process) {
-            operation(process, invoked, Some(line), line.time, events)?;
-        }
-    }
-    for (process, invoked) in under_way {
-        operation(process, invoked, None, end_ns, events)?;
+    for operation in pair(history).map_err(io::Error::other)? {
+        let (invoked, completed) = (operation.invoke, operation.completion.map(|(_, line)| line));
+        let key = invoked.key.as_deref().unwrap_or_default();
+        let about = json!({
+            "index": invoked.index,
+            "asked": invoked.value,
+            "outcome": completed.map_or(json!("never answered"), |line| json!(line.operation_type)),
+            "value": completed.map(|line| &line.value),
+            "node": completed.and_then(|line| line.node.as_deref()),
+            "epoch": completed.and_then(|line| line.epoch),
+            "error": completed.and_then(|line| line.error.as_deref()),
+        });
+        let name = format!("{} {key}", invoked.f);
+        let end_ns = completed.map_or(end_ns, |line| line.time);
+        let place = (CLIENTS, operation.process);
+        events.bar(place, name.trim_end(), (invoked.time, end_ns), about)?;
     }
     Ok(())
-}
-
-fn operation(
-    process: u64,
-    invoked: &Operation,
-    completed: Option<&Operation>,
-    end_ns: u64,
-    events: &mut Events<'_>,
-) -> io::Result<()> {
-    let key = invoked.key.as_deref().unwrap_or_default();
-    let about = json!({
-        "index": invoked.index,
-        "asked": invoked.value,
-        "outcome": completed.map_or(json!("never answered"), |line| json!(line.operation_type)),
-        "value": completed.map(|line| &line.value),
-        "node": completed.and_then(|line| line.node.as_deref()),
-        "epoch": completed.and_then(|line| line.epoch),
-        "error": completed.and_then(|line| line.error.as_deref()),
-    });
-    let name = format!("{} {key}", invoked.f);
-    events.bar(
-        (CLIENTS, process),
-        name.trim_end(),
-        (invoked.time, end_ns),
-        about,
-    )
 }
