@@ -12,6 +12,9 @@ use crate::node_logs::RESTORED;
 
 /// How much later than the end of a fault its consequences may be noticed.
 const NOTICED_LATE_NS: u64 = 1_000_000_000;
+/// The same, where the disk has failed an operation and no node has ended by it yet: one that is paused, slowed
+/// or waits for a slow disk learns of its error when it runs again.
+const HELD_UP_NS: u64 = 10_000_000_000;
 
 /// The fault of a disk that explains why this node ended, or refused to start, with these words.
 pub(crate) fn explanation<'a>(
@@ -32,9 +35,14 @@ pub(crate) fn explanation<'a>(
         if fault.damaged_nodes().any(|damaged| damaged == node) {
             return refused_to_start;
         }
+        let late_ns = if owes_an_end(fault) {
+            HELD_UP_NS
+        } else {
+            NOTICED_LATE_NS
+        };
         let lasted = fault
             .healed_at_ms
-            .is_none_or(|healed_ms| time_ns <= healed_ms * 1_000_000 + NOTICED_LATE_NS);
+            .is_none_or(|healed_ms| time_ns <= healed_ms * 1_000_000 + late_ns);
         lasted && is_hit(fault, node) && error_of(fault).is_some_and(|error| words.contains(error))
     })
 }
@@ -55,6 +63,12 @@ pub(crate) fn damage<'a>(
 
 fn since_ns(fault: &ScheduledFault) -> Option<u64> {
     Some(fault.resolved.as_ref()?.at_ms * 1_000_000)
+}
+
+/// Whether the disk had failed more operations when the fault was healed than nodes had ended by then.
+fn owes_an_end(fault: &ScheduledFault) -> bool {
+    let count = |name: &str| fault.effect.get(name).and_then(Value::as_u64).unwrap_or(0);
+    count("hit_count") > count("crashed_count")
 }
 
 fn is_hit(fault: &ScheduledFault, node: &str) -> bool {

@@ -340,6 +340,27 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_node_that_was_held_up_may_learn_late_of_an_error_and_only_then() {
+        let ended_at = |time_ns: u64, crashed_count: u64| {
+            let faults = schedule(json!([{
+                "id": 7, "trigger": {"at_ms": 1}, "duration_ms": 1,
+                "fault": {"kind": "disk", "what": "sync-error"},
+                "resolved": {"at_ms": 900, "nodes": ["n4"]}, "outcome": "installed",
+                "healed_at_ms": 1_500,
+                "effect": {"hit_count": 1, "crashed_count": crashed_count}
+            }]));
+            let mut line = crashed("nemesis");
+            line.time = time_ns;
+            line.value["description"] = "exit status: 1; (os error 5)".into();
+            let trace = [event(TraceDetail::Flush { log_end: 1 })];
+            check(&trace, &[line], &faults).valid
+        };
+        assert_eq!(ended_at(2_600_000_000, 0), Validity::Valid);
+        assert_eq!(ended_at(2_600_000_000, 1), Validity::Invalid);
+        assert_eq!(ended_at(12_000_000_000, 0), Validity::Invalid);
+    }
+
     fn crashed(process: &str) -> Operation {
         serde_json::from_value(json!({
             "index": 0, "time": 1_000_000_000, "process": process, "type": "info", "f": CRASH,

@@ -24,6 +24,8 @@ const PAUSE_MS: u64 = 50;
 pub const TRIED_MS: u64 = 8_000;
 /// How many answers are kept as evidence.
 const ANSWERS_KEPT: usize = 12;
+/// What a leader answers that began with a change, perhaps, and cannot tell any more whether it will be made.
+const GIVEN_UP_CODES: [&str; 2] = ["NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"];
 
 /// A replica as a leader names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -92,6 +94,11 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Whether the change may be in the log of a leader that had to give it up, and so may still be made.
+    fn leaves_open(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if GIVEN_UP_CODES.contains(&code.as_str()))
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Done => "done".into(),
@@ -205,6 +212,8 @@ pub struct Course {
     answers: Vec<String>,
     /// Some request was not answered.
     silence: bool,
+    /// The leader gave the last request up, and no leader has said since what has become of it.
+    given_up: bool,
     before: Option<Vec<Member>>,
     latest: Option<Quorum>,
     problem: Option<String>,
@@ -278,6 +287,7 @@ impl Course {
             asked: None,
             answers: Vec::new(),
             silence: false,
+            given_up: false,
             before: None,
             latest: None,
             problem: None,
@@ -294,6 +304,7 @@ impl Course {
                 self.pause_or_end(now_ms)
             }
             Told::Quorum(Some(quorum)) => {
+                self.given_up = false;
                 book.learn(&quorum);
                 self.before.get_or_insert_with(|| quorum.voters.clone());
                 self.latest = Some(quorum.clone());
@@ -315,6 +326,9 @@ impl Course {
                 self.note_answer(&answer);
                 match answer {
                     Answer::Done => Step::Describe,
+                    Answer::Refused { .. } if self.given_up && self.is_over(now_ms) => {
+                        Step::Describe
+                    }
                     Answer::Refused { .. } | Answer::Silence => self.pause_or_end(now_ms),
                 }
             }
@@ -325,6 +339,7 @@ impl Course {
         let asked = self.asked.take().map_or_else(String::new, |it| it.text());
         let text = format!("{asked}: {}", answer.text());
         self.silence |= *answer == Answer::Silence;
+        self.given_up = answer.leaves_open();
         self.problem = (*answer != Answer::Done).then(|| text.clone());
         // The first and the last ones tell most.
         if self.answers.len() == ANSWERS_KEPT {
@@ -389,8 +404,7 @@ impl Course {
         request: VoterRequest,
         book: &mut Book,
     ) -> Step {
-        let is_over = self.deadline_ms.is_some_and(|deadline| now_ms >= deadline);
-        if is_over {
+        if self.is_over(now_ms) {
             return self.end();
         }
         if let VoterRequest::Remove { voter } = &request
@@ -412,11 +426,15 @@ impl Course {
         }
     }
 
+    fn is_over(&self, now_ms: u64) -> bool {
+        self.deadline_ms.is_some_and(|deadline| now_ms >= deadline)
+    }
+
     fn pause_or_end(&mut self, now_ms: u64) -> Step {
-        match self.deadline_ms {
-            Some(deadline_ms) if now_ms >= deadline_ms => self.end(),
-            _ => Step::Wait { pause_ms: PAUSE_MS },
+        if self.is_over(now_ms) {
+            return self.end();
         }
+        Step::Wait { pause_ms: PAUSE_MS }
     }
 
     /// Gives up. A node that was started for nothing leaves again.
@@ -439,7 +457,7 @@ impl Course {
     /// Whether something may happen yet that nobody knows of.
     fn is_uncertain(&self) -> bool {
         let pending = self.latest.as_ref().map(|quorum| quorum.is_change_pending);
-        self.silence || pending == Some(true)
+        self.silence || self.given_up || pending == Some(true)
     }
 
     fn outcome(&self) -> Outcome {

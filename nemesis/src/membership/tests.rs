@@ -23,6 +23,8 @@ struct Cluster {
     /// Requests that are not answered, from the first on.
     silent_count: usize,
     refuses: bool,
+    /// The leader writes a change down, gives it up and is gone.
+    steps_down: bool,
     asked: Vec<String>,
     now_ms: u64,
     book: Book,
@@ -37,6 +39,7 @@ impl Cluster {
             is_change_pending: false,
             silent_count: 0,
             refuses: false,
+            steps_down: false,
             asked: Vec::new(),
             now_ms: 0,
             book: Book::new(names(all_count), member_count, voter_count),
@@ -58,6 +61,14 @@ impl Cluster {
             return Answer::Silence;
         }
         self.book.settled(token);
+        if self.steps_down {
+            self.leader = None;
+            return Answer::Refused {
+                code: "NOT_LEADER_OR_FOLLOWER".into(),
+                message: "the leader stepped down; the change may have been made all the same"
+                    .into(),
+            };
+        }
         if self.refuses {
             return Answer::Refused {
                 code: "REQUEST_TIMED_OUT".into(),
@@ -171,6 +182,20 @@ fn a_request_without_an_answer_leaves_the_outcome_open() {
     // The leader did it after all, and nobody was told.
     cluster.voters.retain(|node| node != "n4");
     cluster.silent_count = 0;
+    cluster.heal(1);
+    assert_eq!(cluster.voters.len(), 5);
+}
+
+#[test]
+fn a_change_that_a_leader_gave_up_leaves_the_outcome_open_until_a_leader_tells() {
+    let mut cluster = Cluster::new(5, 5, 5);
+    cluster.steps_down = true;
+    let outcome = cluster.change(1, &remove("n5"));
+    assert_eq!(outcome.outcome, FaultOutcome::Indeterminate, "{outcome:?}");
+    // The next leader finds the change in its log.
+    cluster.steps_down = false;
+    cluster.voters.retain(|node| node != "n5");
+    cluster.leader = Some("n1".into());
     cluster.heal(1);
     assert_eq!(cluster.voters.len(), 5);
 }
