@@ -184,7 +184,8 @@ impl NodeSettings {
         command.args(["--id", &self.id.to_string()]);
         command.args(["--cluster-id", &self.cluster_id]);
         command.arg("--data").arg(&data);
-        command.args(["--directory-id", &formatting.directory_id]);
+        // One argument: an id that begins with a dash would be taken for an option.
+        command.arg(format!("--directory-id={}", formatting.directory_id));
         match &formatting.first_voters {
             Some(voters) => command.args(["--initial-controllers", voters]),
             None => command.arg("--no-initial-controllers"),

@@ -29,7 +29,7 @@ pub(super) struct AddArguments {
     #[arg(long, value_parser = parse_id, requires = "directory_id")]
     id: Option<NodeId>,
     /// Directory id of the node to add.
-    #[arg(long, value_name = "ID", requires = "id")]
+    #[arg(long, value_name = "ID", requires = "id", allow_hyphen_values = true)]
     directory_id: Option<DirectoryId>,
     /// Where the node to add listens; it must run, and have caught up with the leader.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
@@ -52,7 +52,7 @@ pub(super) struct RemoveArguments {
     #[arg(long, short = 'i', value_parser = parse_id)]
     id: NodeId,
     /// Directory id of the voter to remove, as `describe --replication` shows it.
-    #[arg(long, short = 'd', value_name = "ID")]
+    #[arg(long, short = 'd', value_name = "ID", allow_hyphen_values = true)]
     directory_id: DirectoryId,
     /// Only say what would be asked for.
     #[arg(long)]

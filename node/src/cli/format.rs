@@ -46,7 +46,7 @@ pub(super) struct FormatArguments {
     #[arg(long, value_name = "DIRECTORY")]
     data: PathBuf,
     /// Id of the directory, 22 characters of URL-safe base64. Drawn at random without it.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     directory_id: Option<DirectoryId>,
     /// This node is the only voter at first.
     #[arg(long, requires = "endpoint")]
@@ -229,6 +229,19 @@ mod tests {
         let all = given.iter().chain(more);
         let arguments = Arguments::try_parse_from(all).map_err(|error| error.to_string())?;
         plan(&arguments.format)
+    }
+
+    #[test]
+    fn a_directory_id_may_begin_with_a_dash() {
+        let id = "-SNFZ4mrze8BI0VniavN7w";
+        for given in [
+            &["--directory-id", id][..],
+            &[&format!("--directory-id={id}")],
+        ] {
+            let arguments = [given, &["--no-initial-controllers"]].concat();
+            let (directory_id, _) = parsed(&arguments).unwrap();
+            assert_eq!(directory_id.to_string(), id);
+        }
     }
 
     #[test]
