@@ -86,6 +86,8 @@ enum Command {
     AddController(controllers::AddArguments),
     /// Remove a voter.
     RemoveController(controllers::RemoveArguments),
+    /// Put voters that are configured into the log, where they can change (kraft.version 1).
+    Upgrade(controllers::UpgradeArguments),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +153,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::RandomId => format::random_id(),
             Command::AddController(add) => controllers::add(&add),
             Command::RemoveController(remove) => controllers::remove(&remove),
+            Command::Upgrade(upgrade) => controllers::upgrade(&upgrade),
         },
         Err(error) => report_usage(&error),
     }

@@ -328,6 +328,22 @@ pub struct UpdateRaftVoterRequest {
     pub versions: VersionRange,
 }
 
+/// Asks the leader for another `kraft.version`: 1 puts configured voters into the log (KIP-853). What Kafka's
+/// UpdateFeatures says of this one feature.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateFeaturesRequest {
+    /// Cluster of the sender.
+    #[serde(default, deserialize_with = "absent_as_empty")]
+    pub cluster_id: String,
+    /// How long to wait until it is committed, in milliseconds.
+    pub timeout_ms: u64,
+    /// The version wanted.
+    pub kraft_version: u16,
+    /// Whether only to say if it could be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Answers requests that change the voters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoterChangeResponse {
@@ -384,6 +400,8 @@ pub enum Request {
     RemoveRaftVoter(RemoveRaftVoterRequest),
     /// See [`UpdateRaftVoterRequest`].
     UpdateRaftVoter(UpdateRaftVoterRequest),
+    /// See [`UpdateFeaturesRequest`].
+    UpdateFeatures(UpdateFeaturesRequest),
     /// See [`ApiVersionsRequest`].
     ApiVersions(ApiVersionsRequest),
 }
@@ -401,6 +419,7 @@ impl Request {
             Self::AddRaftVoter(request) => &request.cluster_id,
             Self::RemoveRaftVoter(request) => &request.cluster_id,
             Self::UpdateRaftVoter(request) => &request.cluster_id,
+            Self::UpdateFeatures(request) => &request.cluster_id,
             Self::ApiVersions(request) => &request.cluster_id,
         }
     }
@@ -427,6 +446,8 @@ pub enum Response {
     RemoveRaftVoter(VoterChangeResponse),
     /// Answers the update of a voter.
     UpdateRaftVoter(VoterChangeResponse),
+    /// Answers a request for another version.
+    UpdateFeatures(VoterChangeResponse),
     /// Says who answers, and what it supports.
     ApiVersions(ApiVersionsResponse),
 }
@@ -442,7 +463,8 @@ impl Response {
             Self::DescribeQuorum(response) => response.error,
             Self::AddRaftVoter(response)
             | Self::RemoveRaftVoter(response)
-            | Self::UpdateRaftVoter(response) => response.error,
+            | Self::UpdateRaftVoter(response)
+            | Self::UpdateFeatures(response) => response.error,
             Self::ApiVersions(response) => response.error,
         }
     }

@@ -1,4 +1,4 @@
-//! Owns `kraft-node add-controller` and `remove-controller`: changes of the voters, one at a time.
+//! Owns `kraft-node add-controller`, `remove-controller` and `upgrade`: changes of the voters, one at a time.
 //! Never decides whether a change is allowed; the leader does.
 
 use std::io::{self, Write};
@@ -12,7 +12,8 @@ use super::leader::{Quorum, parse_server, post};
 use super::{EXIT_ENVIRONMENT, EXIT_STOPPED, fail, parse_id};
 use crate::ids::{DirectoryId, NodeId, ReplicaKey};
 use crate::message::{
-    AddRaftVoterRequest, ErrorCode, RemoveRaftVoterRequest, Request, VoterChangeResponse,
+    AddRaftVoterRequest, ErrorCode, RemoveRaftVoterRequest, Request, UpdateFeaturesRequest,
+    VoterChangeResponse,
 };
 use crate::server::wire::{self, RequestKind};
 
@@ -57,6 +58,48 @@ pub(super) struct RemoveArguments {
     /// Only say what would be asked for.
     #[arg(long)]
     dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UpgradeArguments {
+    /// Any node of the cluster; the leader is found from there.
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
+    bootstrap_server: String,
+    /// The version wanted: 1 puts the voters, configured so far, into the log. There is no way back.
+    #[arg(long, value_name = "VERSION", default_value_t = 1)]
+    kraft_version: u16,
+    /// How long the leader may wait for a majority, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 30_000,
+        value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    timeout_ms: u64,
+    /// Only ask the leader whether it can be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn upgrade(arguments: &UpgradeArguments) -> ExitCode {
+    let (kraft_version, dry_run) = (arguments.kraft_version, arguments.dry_run);
+    let request = |quorum: &Quorum| {
+        Request::UpdateFeatures(UpdateFeaturesRequest {
+            cluster_id: quorum.cluster_id.clone(),
+            timeout_ms: arguments.timeout_ms,
+            kraft_version,
+            dry_run,
+        })
+    };
+    let verb = if dry_run {
+        "check the way to"
+    } else {
+        "upgrade to"
+    };
+    change(
+        &arguments.bootstrap_server,
+        RequestKind::UpdateFeatures,
+        request,
+        Duration::from_millis(arguments.timeout_ms),
+        verb,
+        &format!("kraft.version {kraft_version}"),
+    )
 }
 
 pub(super) fn add(arguments: &AddArguments) -> ExitCode {
@@ -132,16 +175,10 @@ fn change(
         Ok(response) => {
             let code = serde_json::to_string(&response.error).unwrap_or_default();
             let code = code.trim_matches('"');
-            let mut why = match response.message.as_str() {
+            let why = match response.message.as_str() {
                 "" => code.to_owned(),
                 message => format!("{code}: {message}"),
             };
-            if response.error == ErrorCode::UnsupportedVersion {
-                why.push_str(
-                    ". The voters of a cluster can change if its nodes were formatted with \
-                     kraft-node format; begin a new cluster that way",
-                );
-            }
             fail(EXIT_STOPPED, &format!("cannot {verb} {what}: {why}"))
         }
         Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),

@@ -93,6 +93,7 @@ fn sender(request: &Request) -> Option<NodeId> {
         Request::DescribeQuorum(_)
         | Request::AddRaftVoter(_)
         | Request::RemoveRaftVoter(_)
+        | Request::UpdateFeatures(_)
         | Request::ApiVersions(_) => None,
     }
 }
@@ -140,6 +141,7 @@ fn of_request(request: &Request) -> MessageSummary {
         Request::DescribeQuorum(_) => of_kind("describe-quorum"),
         Request::AddRaftVoter(_) => of_kind("add-raft-voter"),
         Request::RemoveRaftVoter(_) => of_kind("remove-raft-voter"),
+        Request::UpdateFeatures(_) => of_kind("update-features"),
         Request::ApiVersions(_) => of_kind("api-versions"),
     }
 }
@@ -221,6 +223,9 @@ fn of_response(response: &Response) -> MessageSummary {
             response.leader_id,
             response.leader_epoch,
         ),
+        Response::UpdateFeatures(response) => {
+            with_leader("update-features", response.leader_id, response.leader_epoch)
+        }
         Response::ApiVersions(_) => MessageSummary {
             rpc: "api-versions",
             is_response: true,

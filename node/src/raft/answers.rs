@@ -39,7 +39,8 @@ impl Claim {
             Response::DescribeQuorum(response) => claim!(response),
             Response::AddRaftVoter(response)
             | Response::RemoveRaftVoter(response)
-            | Response::UpdateRaftVoter(response) => claim!(response),
+            | Response::UpdateRaftVoter(response)
+            | Response::UpdateFeatures(response) => claim!(response),
             Response::ApiVersions(response) => Self {
                 error: response.error,
                 leader: None,

@@ -23,12 +23,12 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// Why a change is not made.
 #[derive(Debug)]
-struct Refused {
-    error: ErrorCode,
-    message: String,
+pub(super) struct Refused {
+    pub(super) error: ErrorCode,
+    pub(super) message: String,
 }
 
-fn refused<T>(error: ErrorCode, message: impl Into<String>) -> Result<T, Refused> {
+pub(super) fn refused<T>(error: ErrorCode, message: impl Into<String>) -> Result<T, Refused> {
     let message = message.into();
     Err(Refused { error, message })
 }
@@ -140,17 +140,22 @@ impl Replica {
         }
         self.check_none_under_way()?;
         self.check_high_watermark()?;
-        self.check_version()?;
         let voter = Voter {
             key: request.voter,
             endpoint: Some(request.endpoint),
             versions: request.versions,
         };
-        let timeout_ns = self.configuration.timers.request_timeout_ns;
+        let timers = &self.configuration.timers;
+        let timeout_ns = match self.voter_history.kraft_version() {
+            // Every configured voter asks this of every leader, and does not fetch meanwhile: a leader that
+            // cannot reach it must not cost it its fetch timeout.
+            0 => timers.request_timeout_ns.min(timers.fetch_timeout_ns / 4),
+            _ => timers.request_timeout_ns,
+        };
         self.probe(Kind::Update, ticket, voter, timeout_ns, false)
     }
 
-    fn check_leads(&self) -> Result<(), Refused> {
+    pub(super) fn check_leads(&self) -> Result<(), Refused> {
         match (self.as_leader(), self.leader()) {
             (Some(_), _) => Ok(()),
             (None, Some(leader)) => refused(
@@ -164,7 +169,7 @@ impl Replica {
         }
     }
 
-    fn check_none_under_way(&mut self) -> Result<(), Refused> {
+    pub(super) fn check_none_under_way(&mut self) -> Result<(), Refused> {
         self.expire_voter_changes();
         let under_way = self
             .as_leader()
@@ -178,7 +183,7 @@ impl Replica {
         )
     }
 
-    fn check_high_watermark(&self) -> Result<(), Refused> {
+    pub(super) fn check_high_watermark(&self) -> Result<(), Refused> {
         if self.high_watermark.is_some()
             || self.configuration.has(Bug::AddVoterNoHighWatermarkCheck)
         {
@@ -199,11 +204,12 @@ impl Replica {
         }
         refused(
             ErrorCode::UnsupportedVersion,
-            "the voters are configured and cannot be changed (kraft.version 0)",
+            "the voters are configured (kraft.version 0) and cannot be changed; kraft-node upgrade puts \
+             them into the log, where they can",
         )
     }
 
-    fn check_latest_committed(&self) -> Result<(), Refused> {
+    pub(super) fn check_latest_committed(&self) -> Result<(), Refused> {
         let committed = match self.configuration.bug {
             Some(Bug::TwoPendingChanges) => return Ok(()),
             Some(Bug::AddVoterNoHighWatermarkCheck) => Some(self.committed),
@@ -299,9 +305,13 @@ impl Replica {
         else {
             return;
         };
-        match self.check_probed(kind, voter, response) {
+        match self.check_probed(kind, voter.clone(), response) {
             Err(refusal) => {
                 self.reply_voter_change(kind, ticket, refusal.error, refusal.message);
+            }
+            Ok(_) if self.voter_history.kraft_version() == 0 => {
+                self.note_reported(voter);
+                self.reply_voter_change(kind, ticket, ErrorCode::None, String::new());
             }
             Ok(voters) => {
                 let (now, later) = if ack_when_committed {

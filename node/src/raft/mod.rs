@@ -24,6 +24,7 @@ mod snapshot_download;
 mod snapshots;
 mod startup;
 mod timers;
+mod version_upgrade;
 mod voter_changes;
 mod voter_history;
 mod votes;

@@ -48,17 +48,21 @@ impl Replica {
     fn upkeep(&self) -> Option<(Asked, Request)> {
         let key = self.configuration.key();
         let endpoint = self.configuration.endpoint.clone()?;
-        if key.directory_id.is_none() || self.voter_history.kraft_version() == 0 {
-            return None;
-        }
+        key.directory_id?;
+        let in_log = self.voter_history.kraft_version() >= 1;
         let cluster_id = self.configuration.cluster_id.clone();
         let versions = VersionRange::SUPPORTED;
         let namesake = self.voter_history.latest().get(key.id);
         let joins = self.configuration.auto_join && self.configuration.can_become_voter;
         match namesake {
             Some(voter) if voter.key.accepts(&key) => {
-                let is_right =
-                    voter.endpoint.as_ref() == Some(&endpoint) && voter.versions == versions;
+                // What configured voters say of themselves is in no log, so every leader has to be told: it
+                // is needed to put the voters into the log (KIP-853).
+                let is_right = if in_log {
+                    voter.endpoint.as_ref() == Some(&endpoint) && voter.versions == versions
+                } else {
+                    self.has_updated_leader()
+                };
                 let request = UpdateRaftVoterRequest {
                     cluster_id,
                     current_leader_epoch: self.epoch(),
@@ -68,6 +72,7 @@ impl Replica {
                 };
                 (!is_right).then_some((Asked::UpdateRaftVoter, Request::UpdateRaftVoter(request)))
             }
+            _ if !in_log => None,
             // The voter of this id had another data directory, so it is gone for good.
             Some(gone) if joins => {
                 let voter = gone.key;
@@ -96,6 +101,11 @@ impl Replica {
             && state.leader == peer
         {
             state.fetch_deadline_ns = after(self.now_ns, fetch_timeout_ns);
+            state.has_updated_leader = true;
         }
+    }
+
+    fn has_updated_leader(&self) -> bool {
+        matches!(&self.role, RoleState::Follower(state) if state.has_updated_leader)
     }
 }

@@ -31,6 +31,7 @@ impl Replica {
             Request::AddRaftVoter(request) => return self.on_add_voter(ticket, request),
             Request::RemoveRaftVoter(request) => return self.on_remove_voter(ticket, request),
             Request::UpdateRaftVoter(request) => return self.on_update_voter(ticket, request),
+            Request::UpdateFeatures(request) => return self.on_update_features(ticket, &request),
             Request::DescribeQuorum(_) => Response::DescribeQuorum(self.describe_quorum()),
             Request::Vote(request) => {
                 let (error, vote_granted) = match self.receive_vote_request(&request) {
@@ -335,6 +336,7 @@ pub(super) fn refusal(
         Request::AddRaftVoter(_) => Response::AddRaftVoter(voter_change),
         Request::RemoveRaftVoter(_) => Response::RemoveRaftVoter(voter_change),
         Request::UpdateRaftVoter(_) => Response::UpdateRaftVoter(voter_change),
+        Request::UpdateFeatures(_) => Response::UpdateFeatures(voter_change),
         Request::ApiVersions(_) => Response::ApiVersions(ApiVersionsResponse {
             error,
             replica: NodeId(-1).into(),

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Add,
     Remove,
     Update,
+    /// Of kraft.version: configured voters enter the log.
+    Upgrade,
 }
 
 #[derive(Debug)]
@@ -210,6 +212,7 @@ impl Replica {
             Kind::Add => Response::AddRaftVoter(response),
             Kind::Remove => Response::RemoveRaftVoter(response),
             Kind::Update => Response::UpdateRaftVoter(response),
+            Kind::Upgrade => Response::UpdateFeatures(response),
         };
         let response = Box::new(response);
         self.effect(Effect::Reply { ticket, response });

@@ -1,17 +1,20 @@
 //! Owns the connections to a node: how many there may be, how long they may do nothing, and which
 //! one goes when there are too many.
 //! Never looks at a request beyond its path, which tells peers from clients.
+//!
+//! Until all of a request is there it counts for nothing: whoever sends half of one holds a place only
+//! for as long as nobody else wants it, wherever the request goes to.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::body::Incoming;
@@ -25,6 +28,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::connection::{Connection, Stage, Worth};
+
 /// Where peers ask. Connections that are used for it are the last to go.
 pub(super) const PEER_PATHS: &str = "/raft/";
 
@@ -36,6 +41,13 @@ const OTHER_FILE_COUNT: usize = 128;
 
 /// A connection that asked for something this recently is in use, even if nothing is under way.
 const IN_USE: Duration = Duration::from_secs(1);
+
+/// How long a connection may take to say what it wants while others wait for its place. What arrives in one
+/// piece takes less than a millisecond.
+const IN_SAYING: Duration = Duration::from_millis(100);
+
+/// How much of unfinished bodies is kept at most, of all connections together.
+const MAX_UNFINISHED_BYTES: usize = 32 * 1024 * 1024;
 
 /// How often connections are looked through for those that do nothing.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -102,45 +114,13 @@ pub(crate) struct Connections {
     begun: Instant,
     next_number: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Connection>>>,
+    /// How many of them have sent a part of a request, and how much of that is kept.
+    receiving_count: AtomicUsize,
+    receiving_bytes: AtomicUsize,
     /// The node stops: answers that are on their way may still arrive.
     is_stopping: AtomicBool,
     /// Notified whenever a connection has gone.
     gone: Notify,
-}
-
-/// One connection, as those see it who may have to close it.
-#[derive(Debug)]
-struct Connection {
-    /// Too many were there already when it came.
-    is_extra: bool,
-    is_peer: AtomicBool,
-    has_asked: AtomicBool,
-    /// Whether a request is under way.
-    is_busy: AtomicBool,
-    /// When that changed last, in milliseconds.
-    since_ms: AtomicU64,
-    /// Told to go; does not count any more.
-    is_leaving: AtomicBool,
-    leave: Notify,
-}
-
-impl Connection {
-    fn is(flag: &AtomicBool) -> bool {
-        flag.load(Ordering::Relaxed)
-    }
-
-    fn may_be_cut(&self) -> bool {
-        !Self::is(&self.is_busy)
-    }
-
-    fn may_go(&self) -> bool {
-        self.may_be_cut() && !Self::is(&self.is_leaving)
-    }
-
-    fn go(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
-        self.leave.notify_one();
-    }
 }
 
 /// What becomes of a new connection.
@@ -159,6 +139,8 @@ impl Connections {
             begun: Instant::now(),
             next_number: AtomicU64::new(0),
             open: Mutex::default(),
+            receiving_count: AtomicUsize::new(0),
+            receiving_bytes: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             gone: Notify::new(),
         })
@@ -198,7 +180,7 @@ impl Connections {
                 Err(error) if is_about_one(&error) => continue,
                 Err(error) => {
                     complain("the system gives no more connections", Some(error));
-                    self.make_room(Duration::ZERO);
+                    self.make_room(Duration::ZERO, Duration::ZERO);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -218,31 +200,57 @@ impl Connections {
     fn admit(&self) -> Admitted {
         let count = self.open_count();
         let most = self.limits.connection_count;
-        if count < most || self.make_room(IN_USE) {
+        if count < most || self.make_room(IN_SAYING, IN_USE) {
             Admitted::Welcome
-        } else if count < most + RESERVED_COUNT || self.make_room(Duration::ZERO) {
+        } else if count < most + RESERVED_COUNT || self.make_room(Duration::ZERO, Duration::ZERO) {
             Admitted::Extra
         } else {
             Admitted::No
         }
     }
 
-    /// Closes the connection that has done nothing for longest, if one has for `at_least`. Clients go
-    /// before peers, and peers only when nothing else helps.
-    fn make_room(&self, at_least: Duration) -> bool {
+    /// Whether a connection that was one too many still is.
+    fn is_crowded(&self, connection: &Connection) -> bool {
+        connection.is_extra
+            && self.open_count() > self.limits.connection_count
+            && !self.make_room(IN_SAYING, IN_USE)
+    }
+
+    /// Closes the connection that is worth least: one that has not said what it wants for at least
+    /// `unfinished`, or else one that has done nothing for at least `idle`, the longest first. Peers go only
+    /// when nothing else helps.
+    fn make_room(&self, unfinished: Duration, idle: Duration) -> bool {
         let now_ms = self.now_ms();
         let open = self.lock();
-        let idle = open.values().filter(|connection| {
-            let idle_ms = now_ms.saturating_sub(connection.since_ms.load(Ordering::Relaxed));
-            connection.may_go()
-                && u128::from(idle_ms) >= at_least.as_millis()
-                && (at_least.is_zero() || !Connection::is(&connection.is_peer))
+        let able = open.values().filter(|connection| {
+            let at_least = match connection.worth() {
+                Worth::Unfinished => unfinished,
+                Worth::Client => idle,
+                Worth::Peer if idle.is_zero() => idle,
+                Worth::Peer => return false,
+            };
+            connection.may_go() && connection.at_it_for(now_ms) >= at_least
         });
-        let longest = idle.min_by_key(|connection| {
-            let since_ms = connection.since_ms.load(Ordering::Relaxed);
-            (Connection::is(&connection.is_peer), since_ms)
+        let least = able.min_by_key(|connection| (connection.worth(), connection.since_ms()));
+        least.inspect(|connection| connection.go()).is_some()
+    }
+
+    /// Closes the connection whose body has been on its way for longest, if it has been for `at_least`.
+    fn drop_unfinished_body(&self, at_least: Duration) -> bool {
+        let now_ms = self.now_ms();
+        let open = self.lock();
+        let able = open.values().filter(|connection| {
+            connection.stage() == Stage::Receiving
+                && connection.may_go()
+                && connection.at_it_for(now_ms) >= at_least
         });
-        longest.inspect(|connection| connection.go()).is_some()
+        let oldest = able.min_by_key(|connection| connection.since_ms());
+        oldest
+            .inspect(|connection| {
+                self.forget_held(connection);
+                connection.go();
+            })
+            .is_some()
     }
 
     fn start(
@@ -253,15 +261,7 @@ impl Connections {
     ) {
         // Without it an answer may wait for the acknowledgement of the one before; only slower.
         let _ = stream.set_nodelay(true);
-        let connection = Arc::new(Connection {
-            is_extra,
-            is_peer: AtomicBool::new(false),
-            has_asked: AtomicBool::new(false),
-            is_busy: AtomicBool::new(false),
-            since_ms: AtomicU64::new(self.now_ms()),
-            is_leaving: AtomicBool::new(false),
-            leave: Notify::new(),
-        });
+        let connection = Arc::new(Connection::new(is_extra, self.now_ms()));
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, Arc::clone(&connection));
         let connections = Arc::clone(self);
@@ -274,16 +274,13 @@ impl Connections {
 
     /// Answers the requests of one connection until it ends or is told to go.
     async fn converse(
-        &self,
+        self: &Arc<Self>,
         stream: TcpStream,
         connection: &Arc<Connection>,
         router: TowerToHyperService<Router>,
     ) {
         let service = service_fn(|mut request: Request<Incoming>| {
-            let under_way = self.begin(connection, &request);
-            if connection.is_extra && !Connection::is(&connection.is_peer) {
-                request.extensions_mut().insert(Crowded);
-            }
+            let under_way = self.begin(connection, &mut request);
             let answer = router.call(request);
             async move {
                 let answer: Result<Response<Body>, Infallible> = answer.await;
@@ -304,7 +301,7 @@ impl Connections {
                     return;
                 }
                 () = connection.leave.notified() => {
-                    if connection.may_be_cut() && !Connection::is(&self.is_stopping) {
+                    if connection.may_be_cut() && !self.is_stopping.load(Ordering::Relaxed) {
                         return;
                     }
                     // Ends at once where nothing is under way; what is gets its answer first.
@@ -315,19 +312,49 @@ impl Connections {
     }
 
     fn begin<'a>(
-        &'a self,
-        connection: &'a Connection,
-        request: &Request<Incoming>,
+        self: &'a Arc<Self>,
+        connection: &'a Arc<Connection>,
+        request: &mut Request<Incoming>,
     ) -> UnderWay<'a> {
         let is_peer = request.uri().path().starts_with(PEER_PATHS);
-        connection.is_peer.store(is_peer, Ordering::Relaxed);
-        connection.has_asked.store(true, Ordering::Relaxed);
-        connection.is_busy.store(true, Ordering::Relaxed);
-        connection.since_ms.store(self.now_ms(), Ordering::Relaxed);
+        if !is_peer && self.is_crowded(connection) {
+            request.extensions_mut().insert(Crowded);
+        }
+        let unfinished = Unfinished {
+            connections: Arc::clone(self),
+            connection: Arc::clone(connection),
+            is_peer,
+        };
+        if request.body().is_end_stream() {
+            unfinished.complete();
+        } else {
+            self.enter(connection, Stage::Receiving);
+            request.extensions_mut().insert(unfinished);
+            // Half of the places are always left to those who get to the end of what they say.
+            if self.receiving_count.load(Ordering::Relaxed) > self.limits.connection_count / 2 {
+                self.drop_unfinished_body(IN_SAYING);
+            }
+        }
         UnderWay {
             connections: self,
             connection,
         }
+    }
+
+    fn enter(&self, connection: &Connection, stage: Stage) {
+        let before = connection.enter(stage, self.now_ms());
+        if before != Stage::Receiving && stage == Stage::Receiving {
+            self.receiving_count.fetch_add(1, Ordering::Relaxed);
+        } else if before == Stage::Receiving && stage != Stage::Receiving {
+            self.receiving_count.fetch_sub(1, Ordering::Relaxed);
+            self.forget_held(connection);
+        }
+    }
+
+    fn forget_held(&self, connection: &Connection) {
+        let held_bytes = connection.held_bytes.swap(0, Ordering::Relaxed);
+        self.receiving_bytes
+            .fetch_sub(held_bytes, Ordering::Relaxed);
     }
 
     /// Closes what does nothing for too long: connections that are only held, heads and answers
@@ -338,13 +365,12 @@ impl Connections {
             sweeps.tick().await;
             let now_ms = self.now_ms();
             for connection in self.lock().values() {
-                let limit = if Connection::is(&connection.has_asked) {
+                let limit = if connection.has_asked() {
                     self.limits.idle
                 } else {
                     self.limits.first_request
                 };
-                let idle_ms = now_ms.saturating_sub(connection.since_ms.load(Ordering::Relaxed));
-                if connection.may_go() && u128::from(idle_ms) >= limit.as_millis() {
+                if connection.may_go() && connection.at_it_for(now_ms) >= limit {
                     connection.go();
                 }
             }
@@ -371,7 +397,7 @@ impl Connections {
 
     fn open_count(&self) -> usize {
         let open = self.lock();
-        let leaving = |connection: &&Arc<Connection>| Connection::is(&connection.is_leaving);
+        let leaving = |connection: &&Arc<Connection>| connection.is_leaving();
         open.len() - open.values().filter(leaving).count()
     }
 
@@ -404,156 +430,46 @@ struct UnderWay<'a> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        let now_ms = self.connections.now_ms();
-        self.connection.since_ms.store(now_ms, Ordering::Relaxed);
-        self.connection.is_busy.store(false, Ordering::Relaxed);
+        self.connections.enter(self.connection, Stage::Idle);
+    }
+}
+
+/// Put into requests whose body is not there yet: whoever reads it tells how far it is.
+#[derive(Debug, Clone)]
+pub(super) struct Unfinished {
+    connections: Arc<Connections>,
+    connection: Arc<Connection>,
+    is_peer: bool,
+}
+
+impl Unfinished {
+    /// So much more of the body is kept. Where that is too much together, those go whose bodies have been
+    /// on their way for longest.
+    pub(super) fn hold(&self, byte_count: usize) {
+        let Self {
+            connections,
+            connection,
+            ..
+        } = self;
+        if connection.is_leaving() {
+            return;
+        }
+        connection
+            .held_bytes
+            .fetch_add(byte_count, Ordering::Relaxed);
+        let bytes = &connections.receiving_bytes;
+        bytes.fetch_add(byte_count, Ordering::Relaxed);
+        while bytes.load(Ordering::Relaxed) > MAX_UNFINISHED_BYTES
+            && connections.drop_unfinished_body(Duration::ZERO)
+        {}
+    }
+
+    /// All of the request is there.
+    pub(super) fn complete(&self) {
+        self.connection.serves(self.is_peer);
+        self.connections.enter(&self.connection, Stage::Busy);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(20);
-
-    const LIMITS: Limits = Limits {
-        connection_count: 100,
-        first_request: PATIENCE,
-        idle: PATIENCE,
-    };
-
-    /// A server with a quick path, one that never answers, and one whose answer is too long for
-    /// the buffers of a connection.
-    async fn serve(limits: Limits) -> (Arc<Connections>, SocketAddr, oneshot::Sender<()>) {
-        let router = Router::new()
-            .route("/quick", get(async || "done"))
-            .route("/raft/quick", get(async || "done"))
-            .route("/never", get(std::future::pending::<()>))
-            .route("/long", get(async || vec![0; 64 * 1024 * 1024]));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let connections = Connections::new(limits);
-        let (stop, stopped) = oneshot::channel();
-        Arc::clone(&connections).serve(listener, router, stopped);
-        (connections, address, stop)
-    }
-
-    async fn connect(address: SocketAddr, path: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream
-    }
-
-    /// Has been answered, and stays.
-    async fn idle(address: SocketAddr, path: &str) -> TcpStream {
-        let mut stream = connect(address, path).await;
-        let mut said = Vec::new();
-        while !said.ends_with(b"done") {
-            assert!(stream.read_buf(&mut said).await.unwrap() > 0);
-        }
-        stream
-    }
-
-    async fn until(what: &str, mut check: impl FnMut() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !check() {
-            assert!(Instant::now() < deadline, "waited in vain: {what}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    async fn is_over(stream: &mut TcpStream) -> bool {
-        let mut byte = [0; 1];
-        let reading = stream.read(&mut byte);
-        let outcome = tokio::time::timeout(PATIENCE, reading).await;
-        !matches!(outcome.expect("the connection ends"), Ok(1..))
-    }
-
-    #[tokio::test]
-    async fn what_does_nothing_is_closed_and_what_is_under_way_is_not() {
-        let limits = Limits {
-            idle: Duration::from_millis(100),
-            ..LIMITS
-        };
-        let (connections, address, _stop) = serve(limits).await;
-        let _waiting = connect(address, "/never").await;
-        // Never reads its answer.
-        let _clogged = connect(address, "/long").await;
-        let mut idle = idle(address, "/quick").await;
-        assert!(is_over(&mut idle).await);
-        until("only the waiting one is left", || {
-            connections.lock().len() == 1
-        })
-        .await;
-        // A few sweeps later it is still there.
-        tokio::time::sleep(SWEEP_PERIOD * 2).await;
-        assert_eq!(connections.lock().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn the_longest_idle_client_goes_first_and_a_peer_last() {
-        let (connections, address, _stop) = serve(LIMITS).await;
-        let mut peer = idle(address, "/raft/quick").await;
-        let mut first = idle(address, "/quick").await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let mut second = idle(address, "/quick").await;
-        let _busy = connect(address, "/never").await;
-        until("the request is under way", || {
-            let open = connections.lock();
-            open.values().any(|connection| !connection.may_be_cut())
-        })
-        .await;
-        assert!(!connections.make_room(PATIENCE), "none is idle for so long");
-        for stream in [&mut first, &mut second, &mut peer] {
-            assert!(connections.make_room(Duration::ZERO));
-            assert!(is_over(stream).await);
-        }
-        assert!(
-            !connections.make_room(Duration::ZERO),
-            "a request is under way"
-        );
-    }
-
-    #[tokio::test]
-    async fn an_idle_peer_keeps_its_place_while_there_is_a_reserve() {
-        let (connections, address, _stop) = serve(LIMITS).await;
-        let _peer = idle(address, "/raft/quick").await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(!connections.make_room(Duration::from_millis(10)));
-    }
-
-    #[tokio::test]
-    async fn the_reserve_ends_somewhere() {
-        let limits = Limits {
-            connection_count: 1,
-            ..LIMITS
-        };
-        let (connections, address, _stop) = serve(limits).await;
-        let mut busy = Vec::new();
-        for count in 1..=1 + RESERVED_COUNT {
-            busy.push(connect(address, "/never").await);
-            let is_under_way = |connection: &Arc<Connection>| !connection.may_be_cut();
-            until("it is under way", || {
-                connections
-                    .lock()
-                    .values()
-                    .filter(|one| is_under_way(one))
-                    .count()
-                    == count
-            })
-            .await;
-        }
-        let mut refused = TcpStream::connect(address).await.unwrap();
-        assert!(is_over(&mut refused).await);
-        assert_eq!(connections.open_count(), 1 + RESERVED_COUNT);
-        drop(busy);
-        until("they are gone", || connections.open_count() == 0).await;
-        idle(address, "/quick").await;
-    }
-}
+mod tests;

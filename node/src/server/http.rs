@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use crate::node_loop::Arrival;
 use crate::raft::{QuorumDescription, Role};
 
 use super::admission::Admission;
-use super::body::{Body, MAX_READ_BYTES};
+use super::body::Body;
 use super::connections::Crowded;
 use super::mailbox::{Mailbox, Message, Snapshot, View};
 use super::metrics;
@@ -91,7 +91,6 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
     router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(MAX_READ_BYTES))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&front),
             turn_away,

@@ -7,6 +7,7 @@ mod barriers;
 mod body;
 mod clock;
 mod complaints;
+mod connection;
 mod connections;
 pub(crate) mod control;
 mod driver;

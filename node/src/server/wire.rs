@@ -47,13 +47,15 @@ pub enum RequestKind {
     RemoveRaftVoter,
     /// A voter says where it listens and what it supports.
     UpdateRaftVoter,
+    /// Somebody wants configured voters put into the log.
+    UpdateFeatures,
     /// A leader asks a replica who it is and what it supports.
     ApiVersions,
 }
 
 impl RequestKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Vote,
         Self::BeginQuorumEpoch,
         Self::EndQuorumEpoch,
@@ -63,6 +65,7 @@ impl RequestKind {
         Self::AddRaftVoter,
         Self::RemoveRaftVoter,
         Self::UpdateRaftVoter,
+        Self::UpdateFeatures,
         Self::ApiVersions,
     ];
 
@@ -78,6 +81,7 @@ impl RequestKind {
             Request::AddRaftVoter(_) => Self::AddRaftVoter,
             Request::RemoveRaftVoter(_) => Self::RemoveRaftVoter,
             Request::UpdateRaftVoter(_) => Self::UpdateRaftVoter,
+            Request::UpdateFeatures(_) => Self::UpdateFeatures,
             Request::ApiVersions(_) => Self::ApiVersions,
         }
     }
@@ -94,6 +98,7 @@ impl RequestKind {
             Self::AddRaftVoter => "/raft/add-raft-voter",
             Self::RemoveRaftVoter => "/raft/remove-raft-voter",
             Self::UpdateRaftVoter => "/raft/update-raft-voter",
+            Self::UpdateFeatures => "/raft/update-features",
             Self::ApiVersions => "/raft/api-versions",
         }
     }
@@ -122,6 +127,7 @@ pub fn encode_request(request: &Request) -> Vec<u8> {
         Request::AddRaftVoter(request) => json(request),
         Request::RemoveRaftVoter(request) => json(request),
         Request::UpdateRaftVoter(request) => json(request),
+        Request::UpdateFeatures(request) => json(request),
         Request::ApiVersions(request) => json(request),
     }
 }
@@ -141,6 +147,7 @@ pub fn decode_request(kind: RequestKind, body: &[u8]) -> Result<Request, WireErr
         RequestKind::AddRaftVoter => Request::AddRaftVoter(parsed(body)?),
         RequestKind::RemoveRaftVoter => Request::RemoveRaftVoter(parsed(body)?),
         RequestKind::UpdateRaftVoter => Request::UpdateRaftVoter(parsed(body)?),
+        RequestKind::UpdateFeatures => Request::UpdateFeatures(parsed(body)?),
         RequestKind::ApiVersions => Request::ApiVersions(parsed(body)?),
     })
 }
@@ -157,7 +164,8 @@ pub fn encode_response(response: &Response) -> (&'static str, Vec<u8>) {
         Response::DescribeQuorum(response) => (JSON, json(response)),
         Response::AddRaftVoter(response)
         | Response::RemoveRaftVoter(response)
-        | Response::UpdateRaftVoter(response) => (JSON, json(response)),
+        | Response::UpdateRaftVoter(response)
+        | Response::UpdateFeatures(response) => (JSON, json(response)),
         Response::ApiVersions(response) => (JSON, json(response)),
     }
 }
@@ -184,6 +192,7 @@ pub fn decode_response(kind: RequestKind, body: &[u8]) -> Result<Response, WireE
         RequestKind::AddRaftVoter => Response::AddRaftVoter(parsed(body)?),
         RequestKind::RemoveRaftVoter => Response::RemoveRaftVoter(parsed(body)?),
         RequestKind::UpdateRaftVoter => Response::UpdateRaftVoter(parsed(body)?),
+        RequestKind::UpdateFeatures => Response::UpdateFeatures(parsed(body)?),
         RequestKind::ApiVersions => Response::ApiVersions(parsed(body)?),
     })
 }

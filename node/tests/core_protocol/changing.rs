@@ -78,7 +78,11 @@ impl Changing {
     }
 
     pub(crate) fn elected_from(recovered: Recovered, bug: Option<Bug>) -> Self {
-        let (mut solo, mut effects) = Solo::start(configuration(bug), recovered);
+        Self::elected_with(configuration(bug), recovered)
+    }
+
+    pub(crate) fn elected_with(configuration: Configuration, recovered: Recovered) -> Self {
+        let (mut solo, mut effects) = Solo::start(configuration, recovered);
         while solo.replica.role() != Role::Leader {
             let asked = sends(&effects)
                 .into_iter()
@@ -246,7 +250,8 @@ pub(crate) fn change_reply(effects: &[Effect], wanted: Ticket) -> Option<VoterCh
         Effect::Reply { ticket, response } if *ticket == wanted => match &**response {
             Response::AddRaftVoter(response)
             | Response::RemoveRaftVoter(response)
-            | Response::UpdateRaftVoter(response) => Some(response.clone()),
+            | Response::UpdateRaftVoter(response)
+            | Response::UpdateFeatures(response) => Some(response.clone()),
             _ => None,
         },
         _ => None,

@@ -28,3 +28,4 @@ mod snapshotting;
 mod soak;
 mod soak_membership;
 mod solo;
+mod upgrading;

@@ -10,4 +10,5 @@ mod refusals;
 mod server_support;
 mod snapshots;
 mod starting;
+mod upgrading;
 mod writer;

@@ -23,6 +23,8 @@ pub(crate) struct Follower {
     pub(crate) fetch_deadline_ns: u64,
     /// When to look next whether the voters list this replica rightly.
     pub(crate) upkeep_deadline_ns: u64,
+    /// Whether this leader knows what a configured voter says of itself, which is in no log.
+    pub(crate) has_updated_leader: bool,
     /// Whether a fetch from this leader has succeeded since it became its follower.
     pub(crate) has_fetched: bool,
     /// The snapshot that is being fetched instead of records.
@@ -38,6 +40,7 @@ impl Follower {
             leader,
             fetch_deadline_ns: deadline_ns,
             upkeep_deadline_ns: deadline_ns,
+            has_updated_leader: false,
             has_fetched: false,
             download: None,
             read_round: 0,

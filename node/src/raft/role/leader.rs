@@ -17,7 +17,7 @@ use crate::raft::read_index::ReadIndex;
 use crate::raft::timers::{NEVER_NS, after, is_due};
 use crate::raft::voter_changes::VoterChange;
 use crate::raft::{Effect, QuorumState, Refusal, Replica, Ticket};
-use crate::voters::{VersionRange, VoterSet};
+use crate::voters::{VersionRange, Voter, VoterSet};
 
 /// How long an observer that stopped fetching is remembered (Kafka: 300 s).
 const OBSERVER_SESSION_NS: u64 = 300_000_000_000;
@@ -42,6 +42,8 @@ pub(crate) struct Leader {
     pub(crate) held: Vec<Held>,
     /// Changes of the voters under way: at most one, unless a seeded bug is on.
     pub(crate) voter_changes: Vec<VoterChange>,
+    /// What configured voters say of themselves (kraft.version 0), for as long as this replica leads.
+    pub(crate) reported: BTreeMap<NodeId, Voter>,
     /// Voters whose change was given up before it entered the log: the seeded bug B36.
     pub(crate) accumulated_voters: Vec<VoterSet>,
 }
@@ -155,6 +157,7 @@ impl Replica {
             reads: ReadIndex::default(),
             held: Vec::new(),
             voter_changes: Vec::new(),
+            reported: BTreeMap::new(),
             accumulated_voters: Vec::new(),
         };
         let epoch = self.epoch();
