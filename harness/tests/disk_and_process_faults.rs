@@ -91,6 +91,28 @@ fn a_damaged_majority_is_owed_no_recovery() {
 }
 
 #[test]
+fn a_stop_that_the_end_of_its_node_ends_is_healed_and_measured() {
+    let lab = Lab::new();
+    // Once n2 goes on it writes what it has missed, which its disk does not let it; this ends it, perhaps
+    // before anybody sees that it goes on.
+    let faults = r#"{"format_version":1,"faults":[
+      {"id":1,"trigger":{"at_ms":3000},"duration_ms":2500,"fault":{"kind":"pause","targets":["n1"]}},
+      {"id":2,"trigger":{"at_ms":4000},"duration_ms":500,"fault":{"kind":"kill","targets":["n1"]}},
+      {"id":3,"trigger":{"at_ms":6500},"duration_ms":2000,"fault":{"kind":"pause","targets":["n2"]}},
+      {"id":4,"trigger":{"at_ms":6500},"duration_ms":3000,
+       "fault":{"kind":"disk","what":"no-space","targets":["n2"]}}]}"#;
+    let (faults, _) = run(&lab, faults, "8", 0);
+    lab.assert_nothing_left();
+    for fault in faults.as_array().unwrap() {
+        assert!(fault["healed_at_ms"].is_u64(), "{fault:#}");
+    }
+    let stopped_ms = |id: usize| faults[id - 1]["effect"]["stopped_ms"].as_u64().unwrap();
+    assert!((500..2400).contains(&stopped_ms(1)), "{:#}", faults[0]);
+    assert_eq!(faults[0]["effect"]["n1_ended"], "ended by another fault");
+    assert!(stopped_ms(3) >= 1900, "{:#}", faults[2]);
+}
+
+#[test]
 fn a_harness_that_dies_leaves_no_slowed_node_behind() {
     let lab = Lab::new();
     let schedule = lab.write(

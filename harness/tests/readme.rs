@@ -253,12 +253,7 @@ fn every_event_is_named() {
 #[test]
 fn the_tables_name_every_fault_family_and_bugs_are_named_right() {
     let text = readme();
-    let worlds = [
-        harness::capabilities::of_processes(Network::Proxy),
-        harness::capabilities::of_processes(Network::Namespace),
-        harness::capabilities::of_simulation(),
-    ];
-    for word in worlds.iter().flat_map(|world| world.words()) {
+    for word in nemesis::family::words() {
         assert!(text.contains(&format!("| `{word}` |")), "{word} is missing");
     }
     for line in text.lines().filter(|line| line.starts_with("$ harness")) {

@@ -270,12 +270,6 @@ impl Capabilities {
             .collect()
     }
 
-    /// Every word that `--nemesis` takes in this world.
-    pub fn words(&self) -> Vec<&'static str> {
-        let names = self.families().into_iter().map(Family::name);
-        names.chain(["all", "none"]).collect()
-    }
-
     /// The ways in which planned partitions may cut links.
     pub fn styles(&self) -> Vec<Style> {
         let styles = [Style::Hold, Style::Reset, Style::Refuse, Style::Drop];

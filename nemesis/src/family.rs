@@ -523,9 +523,7 @@ pub fn parse_families(text: &str, capabilities: &Capabilities) -> Result<Vec<Fam
         .filter(|name| !name.is_empty())
         .collect();
     if names.is_empty() {
-        return Err(FamilyError::Empty {
-            known: capabilities.words(),
-        });
+        return Err(FamilyError::Empty { known: words() });
     }
     let mut families = Vec::new();
     for name in &names {
@@ -551,10 +549,16 @@ pub fn parse_families(text: &str, capabilities: &Capabilities) -> Result<Vec<Fam
     Ok(families)
 }
 
+/// Every word that `--nemesis` takes in some world; what this one cannot do is refused with the reason.
+pub fn words() -> Vec<&'static str> {
+    let names = Family::ALL.into_iter().map(Family::name);
+    names.chain(["all", "none"]).collect()
+}
+
 fn find(name: &str, capabilities: &Capabilities) -> Result<Family, FamilyError> {
     let mut all = Family::ALL.into_iter();
     let Some(family) = all.find(|known| known.name() == name) else {
-        let known = capabilities.words();
+        let known = words();
         return Err(FamilyError::Unknown {
             name: name.to_owned(),
             nearest: nearest(name, &known),

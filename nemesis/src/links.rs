@@ -7,8 +7,8 @@
 //! what makes a cut directed. Opening a connection travels with its first bytes: it needs only the link
 //! towards the accepter, so that under a one-way cut requests still arrive whose answers do not.
 //!
-//! TCP knows no lost, doubled or overtaken message. A reset, and a loss on a shaped link, break the connection
-//! with all that was on its way; of a delayed link, bytes of one connection keep their order.
+//! TCP knows no lost, doubled or overtaken message. A reset breaks the connection with all that was on its way;
+//! of a delayed link, bytes of one connection keep their order.
 
 mod connection;
 mod door;
@@ -59,7 +59,7 @@ pub enum LinkError {
         to: String,
     },
     /// A proxy has bytes and connections only.
-    #[error("a proxy sees no packets that it could drop")]
+    #[error("a proxy sees no packets that it could drop, lose, double, reorder or corrupt")]
     NoPackets,
 }
 
@@ -189,8 +189,10 @@ impl Links {
     }
 
     /// Shapes directed links in the name of a fault, from the next byte that is read. `seed` is that of the
-    /// run. What is read in one go counts as a message; a lost one takes its connection with it. Doubling
-    /// and reordering have no meaning here and are left out.
+    /// run. What is read in one go counts as a message.
+    ///
+    /// # Errors
+    /// When there is no such link, or the shape has a meaning for packets only: then nothing is shaped.
     pub fn shape(
         &self,
         fault_id: u64,
@@ -198,12 +200,9 @@ impl Links {
         shaping: &Shaping,
         seed: u64,
     ) -> Result<(), LinkError> {
-        let shaping = Shaping {
-            duplicate_percent: 0,
-            reorder_percent: 0,
-            corrupt_percent: 0,
-            ..shaping.clone()
-        };
+        if shaping.needs_packets() {
+            return Err(LinkError::NoPackets);
+        }
         for ((gate, _), (from, to)) in self.gates_of(links)?.into_iter().zip(links) {
             let shaped = ShapedLink::new(seed, fault_id, from, to, shaping.clone());
             gate.shape(fault_id, shaped);

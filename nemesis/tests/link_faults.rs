@@ -1,11 +1,11 @@
-//! Links that reset, refuse, delay, limit, stall and lose, over real sockets; and what a link costs that does
+//! Links that reset, refuse, delay, limit and stall, over real sockets; and what a link costs that does
 //! none of it.
 
 // The lint only spares the test functions themselves, not their helpers.
 #![allow(clippy::unwrap_used)]
 
 use nemesis::fault::{Distribution, Shaping, Style};
-use nemesis::links::Links;
+use nemesis::links::{LinkError, Links};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -243,25 +243,25 @@ async fn a_stalled_link_has_passed_exactly_so_many_bytes() {
 }
 
 #[tokio::test]
-async fn a_lost_message_takes_its_connection_with_it() {
+async fn what_has_a_meaning_for_packets_only_is_refused_and_shapes_nothing() {
     let (links, n2) = network().await;
     let (mut opener, mut accepter) = connected(&links, &n2).await;
-    shape(
-        &links,
-        &Shaping {
-            loss_percent: 100,
-            ..Shaping::default()
-        },
-    );
-    accepter.write_all(b"the other way").await.unwrap();
-    expect(&mut opener, b"the other way").await;
-    opener.write_all(b"lost").await.unwrap();
-    expect_reset(&mut accepter).await;
-    expect_reset(&mut opener).await;
-    assert_eq!(links.heal(1).connections_reset, 1);
-    let (mut opener, mut accepter) = connected(&links, &n2).await;
+    for shaping in [
+        r#"{"loss_percent":1}"#,
+        r#"{"delay_ms":1000,"duplicate_percent":1}"#,
+        r#"{"reorder_percent":1}"#,
+        r#"{"corrupt_percent":1}"#,
+    ] {
+        let shaping: Shaping = serde_json::from_str(shaping).unwrap();
+        let pair = [("n1".to_owned(), "n2".to_owned())];
+        assert_eq!(
+            links.shape(1, &pair, &shaping, 7),
+            Err(LinkError::NoPackets)
+        );
+    }
     opener.write_all(b"whole").await.unwrap();
     expect(&mut accepter, b"whole").await;
+    assert_eq!(links.heal(1).bytes_delayed, 0);
 }
 
 /// Median time of a round trip of `size_bytes`, in nanoseconds.

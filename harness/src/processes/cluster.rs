@@ -9,21 +9,25 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use nemesis::fault::{DiskFault, DiskProblem};
-use nemesis::processes::{self as signals, Confirmation};
+use nemesis::processes as signals;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::insistence::{Next, Patience};
 use super::moments::Moments;
 use super::network::{Network, Premises};
 use super::node_process::{NodeProcess, NodeSettings, announced_address};
 use super::spawner::Spawner;
+use super::stops::Stop;
 use crate::world::Event;
 
 /// How long the kernel may take to end a killed process.
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often a clock is set right before that counts as impossible.
-const CLOCK_ATTEMPTS: u32 = 5;
+/// Why a node is gone that a fault has killed, or asked to end.
+pub(super) const ENDED_BY_A_FAULT: &str = "ended by another fault";
+/// How often a node is started again that ends when everything is put in order.
+const START_ATTEMPTS: u32 = 3;
 /// How often to look whether a node can be reached again.
 const REACHABLE_LOOK: Duration = Duration::from_millis(20);
 
@@ -34,6 +38,8 @@ pub(super) struct Slot {
     incarnation: u32,
     pub(super) process: Option<NodeProcess>,
     pub(super) stopped_since: Option<Instant>,
+    /// Stops that ended otherwise than by whoever had stopped it, by when they began.
+    pub(super) broken_stops: BTreeMap<Instant, Stop>,
     /// It was asked to end in good order, and whoever asked waits for that.
     pub(super) is_ending: bool,
     /// It is down although no fault holds it: it crashed, or did not start.
@@ -65,9 +71,9 @@ impl Slot {
 
     /// Notes that the node has ended in a way that nobody asked for.
     pub(super) fn note_crash(&mut self, status: ExitStatus) {
-        self.note_down();
-        self.is_owed = true;
         let description = self.settings.epitaph(status);
+        self.note_down(&description);
+        self.is_owed = true;
         self.last_words.push(description.clone());
         self.crashes.push(Event::NodeCrashed {
             node: self.settings.name.clone(),
@@ -76,10 +82,10 @@ impl Slot {
         });
     }
 
-    /// Notes that the node is gone.
-    pub(super) fn note_down(&mut self) {
+    /// Notes that the node is gone, and why, for people.
+    pub(super) fn note_down(&mut self, why: &str) {
+        self.break_stop(why);
         self.process = None;
-        self.stopped_since = None;
         self.is_ending = false;
     }
 
@@ -112,6 +118,7 @@ impl Cluster {
                 incarnation: 0,
                 process: None,
                 stopped_since: None,
+                broken_stops: BTreeMap::new(),
                 is_ending: false,
                 is_owed: false,
                 last_words: Vec::new(),
@@ -265,66 +272,8 @@ impl Cluster {
         let ended = process.wait_ended(DEATH_LIMIT).await;
         ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
         self.set_address(node, None);
-        slot.note_down();
+        slot.note_down(ENDED_BY_A_FAULT);
         Ok(())
-    }
-
-    /// Stops a node with SIGSTOP and waits until the kernel says that it is stopped. The moment tells
-    /// this stop from others.
-    ///
-    /// # Errors
-    /// For people: it does not run, is stopped already, or did not stop.
-    pub(super) async fn pause(&self, node: &str) -> Result<(Confirmation, Instant), String> {
-        let mut slot = self.slot(node)?.lock().await;
-        if slot.stopped_since.is_some() {
-            return Err(format!("{node} is stopped already"));
-        }
-        let Some(process) = slot.process.as_ref() else {
-            return Err(format!("{node} does not run"));
-        };
-        let pid = process.pid();
-        let stopped = signals::stop(pid).await;
-        // Even if it is not seen stopped, it was told to stop, so it must be resumed later.
-        let since = Instant::now();
-        slot.stopped_since = Some(since);
-        stopped
-            .map(|confirmation| (confirmation, since))
-            .map_err(|error| format!("cannot stop {node}: {error}"))
-    }
-
-    /// Lets a stopped node go on, whoever stopped it, or only if it was stopped at `only`; returns
-    /// for how long it was stopped. A node that was killed or resumed in between needs nothing and
-    /// was stopped for no known time, even if another fault has stopped it again.
-    ///
-    /// # Errors
-    /// For people: it did not go on.
-    pub(super) async fn resume(
-        &self,
-        node: &str,
-        only: Option<Instant>,
-    ) -> Result<Duration, String> {
-        let mut slot = self.slot(node)?.lock().await;
-        let Some(since) = slot.stopped_since else {
-            return Ok(Duration::ZERO);
-        };
-        if only.is_some_and(|only| only != since) {
-            return Ok(Duration::ZERO);
-        }
-        let Some(process) = slot.process.as_ref() else {
-            return Ok(Duration::ZERO);
-        };
-        let resumed = signals::resume(process.pid()).await;
-        resumed.map_err(|error| format!("cannot resume {node}: {error}"))?;
-        slot.stopped_since = None;
-        Ok(since.elapsed())
-    }
-
-    /// Whether a node is stopped by a signal.
-    pub(super) async fn is_stopped(&self, node: &str) -> bool {
-        match self.slot(node) {
-            Ok(slot) => slot.lock().await.stopped_since.is_some(),
-            Err(_) => false,
-        }
     }
 
     /// Sets a node's clock; returns how far it is off afterwards, in milliseconds.
@@ -414,23 +363,28 @@ impl Cluster {
     pub(super) async fn put_in_order(&self, node: &str) -> Result<Option<String>, String> {
         self.resume(node, None).await?;
         self.mend_everything(node).await?;
-        if let Err(problem) = self.start(node).await {
-            let slot = self.slot(node)?.lock().await;
-            return if slot.is_damaged {
-                Ok(Some(problem))
-            } else {
-                Err(problem)
-            };
-        }
-        let mut set = self.set_clock(node, 0, 1.0).await;
-        for _ in 1..CLOCK_ATTEMPTS {
-            // On a machine that is too busy, an answer may take longer than a call waits.
-            if set.is_ok() {
-                break;
+        let mut patience = Patience::new();
+        let mut left_count = START_ATTEMPTS;
+        let skew_ms = loop {
+            if let Err(problem) = self.start(node).await {
+                let slot = self.slot(node)?.lock().await;
+                return if slot.is_damaged {
+                    Ok(Some(problem))
+                } else {
+                    Err(problem)
+                };
             }
-            set = self.set_clock(node, 0, 1.0).await;
-        }
-        let skew_ms = set?;
+            // On a machine that is too busy, an answer may take longer than a call waits.
+            match self.set_clock(node, 0, 1.0).await {
+                Ok(skew_ms) => break skew_ms,
+                Err(problem) => match self.next_try(node, &mut patience, problem).await? {
+                    Next::Again => {}
+                    // What was wrong with its disk may have ended it just now.
+                    Next::HasEnded if left_count > 0 => left_count -= 1,
+                    Next::HasEnded => return Err(format!("{node} ends again and again")),
+                },
+            }
+        };
         if skew_ms.abs() > 50.0 {
             return Err(format!("the clock of {node} is still {skew_ms:.0} ms off"));
         }

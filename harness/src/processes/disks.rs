@@ -14,7 +14,8 @@ use results::schedule::damaged_bytes_of;
 use serde_json::{Map, Value, json};
 
 use super::cluster::Cluster;
-use super::faults::{Active, HELD_LIMIT, HELD_LOOK, effect_map, report};
+use super::faults::{Active, HELD_LIMIT, effect_map, report};
+use super::insistence::{Next, Patience};
 use super::membership::Membership;
 use crate::damage::{Contents, Damage, DamageDraws, Edit, count_caused, draw};
 use crate::world::FaultReport;
@@ -35,26 +36,33 @@ impl Cluster {
             return Ok(crash_count);
         }
         self.await_reachable(node, HELD_LIMIT).await;
-        let told = match self.control(node).await {
-            Ok(control) => {
-                let told = control.fail_disk(id, fault).await;
-                told.map_err(|error| format!("the disk of {node} cannot be failed: {error}"))
+        let mut patience = Patience::new();
+        loop {
+            let control = self.control(node).await;
+            let problem = match &control {
+                Ok(control) => match control.fail_disk(id, fault).await {
+                    Ok(()) => return Ok(crash_count),
+                    Err(error) => format!("the disk of {node} cannot be failed: {error}"),
+                },
+                Err(problem) => problem.clone(),
+            };
+            match self.next_try(node, &mut patience, problem).await {
+                Ok(Next::Again) if control.is_ok() => {}
+                // It has ended meanwhile, and hears of it at its next start.
+                Ok(Next::HasEnded) => return Ok(crash_count),
+                given_up => {
+                    self.slot(node)?.lock().await.disk_faults.remove(&id);
+                    if let Ok(control) = control {
+                        // It may yet come to what it was asked; then this is what it hears last.
+                        let _ = control.heal_disk(id).await;
+                    }
+                    return Err(match given_up {
+                        Err(problem) => problem,
+                        Ok(_) => format!("{node} is stopped"),
+                    });
+                }
             }
-            Err(problem) => Err(problem),
-        };
-        let Err(problem) = told else {
-            return Ok(crash_count);
-        };
-        let mut slot = self.slot(node)?.lock().await;
-        if slot.notice_end() {
-            self.set_address(node, None);
         }
-        if slot.process.is_none() {
-            // It has ended meanwhile, and hears of it at its next start.
-            return Ok(crash_count);
-        }
-        slot.disk_faults.remove(&id);
-        Err(problem)
     }
 
     /// Lets a disk work again, as far as this fault goes; returns how many operations it hit, as far as the
@@ -70,7 +78,7 @@ impl Cluster {
         crash_count: usize,
     ) -> Result<(u64, usize), String> {
         let fault = self.slot(node)?.lock().await.disk_faults.remove(&id);
-        let mut unanswered = false;
+        let mut patience = Patience::new();
         let hit_count = loop {
             let told = match self.control(node).await {
                 Ok(control) => {
@@ -79,25 +87,14 @@ impl Cluster {
                 }
                 Err(problem) => Err(problem),
             };
-            let problem = match told {
+            match told {
                 Ok(hit_count) => break hit_count,
-                Err(problem) => problem,
-            };
-            let mut slot = self.slot(node)?.lock().await;
-            if slot.notice_end() {
-                self.set_address(node, None);
+                Err(problem) => match self.next_try(node, &mut patience, problem).await? {
+                    Next::Again => {}
+                    // What its disk did ended with the process.
+                    Next::HasEnded => break 0,
+                },
             }
-            if slot.process.is_none() {
-                // What its disk did ended with the process.
-                break 0;
-            }
-            if slot.stopped_since.is_none() && unanswered {
-                return Err(problem);
-            }
-            // It may have been stopped in the middle of the conversation, and be back by now.
-            unanswered = slot.stopped_since.is_none();
-            drop(slot);
-            tokio::time::sleep(HELD_LOOK).await;
         };
         let slot = self.slot(node)?.lock().await;
         let since = slot.last_words.get(crash_count..).unwrap_or_default();

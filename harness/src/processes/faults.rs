@@ -8,7 +8,6 @@ use std::time::Duration;
 use nemesis::action::{Action, ClockSetting, VoterChange};
 use nemesis::fault::{Shaping, Strobe, Style};
 use nemesis::membership::Course;
-use nemesis::processes::Confirmation;
 use results::schedule::{FaultOutcome, damaged_nodes};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -16,10 +15,11 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::cluster::Cluster;
+use super::insistence::{Next, Patience};
 use super::lives::Slowed;
 use super::membership::Membership;
 use super::strobes::Strobing;
-use super::{disks, lives};
+use super::{disks, lives, stops};
 use crate::world::{FaultReport, HealReport};
 
 /// How long to wait for a node that another fault holds.
@@ -86,7 +86,7 @@ impl ActiveFaults {
             Action::Kill { nodes } => kill(cluster, nodes).await,
             Action::KillClean { nodes } => lives::kill_clean(cluster, nodes).await,
             Action::Restart { nodes } => lives::restart(cluster, nodes).await,
-            Action::Pause { nodes } => pause(cluster, nodes).await,
+            Action::Pause { nodes } => stops::pause(cluster, nodes).await,
             Action::Slow { nodes, duty } => lives::slow(cluster, nodes, duty).await,
             Action::Disk { nodes, disk } => {
                 let (active, report) = disks::fail(cluster, id, nodes, disk, shared.seed).await;
@@ -158,20 +158,7 @@ impl ActiveFaults {
             }
             Some(Active::Slow(slowed)) => lives::end_slowness(slowed).await,
             Some(Active::Disk { nodes }) => disks::mend(cluster, id, nodes).await,
-            Some(Active::Pause { nodes }) => {
-                let mut problems = Vec::new();
-                let mut longest = Duration::ZERO;
-                for (node, since) in &nodes {
-                    match cluster.resume(node, Some(*since)).await {
-                        Ok(stopped) => longest = longest.max(stopped),
-                        Err(problem) => problems.push(problem),
-                    }
-                }
-                (
-                    problems,
-                    effect_map(json!({ "stopped_ms": longest.as_millis() as u64 })),
-                )
-            }
+            Some(Active::Pause { nodes }) => stops::end_pause(cluster, &nodes).await,
             Some(Active::Voters { change }) => {
                 membership.book().ends(id);
                 let outcome = membership.go(cluster, Course::of_heal(&change)).await;
@@ -285,7 +272,7 @@ impl ActiveFaults {
     /// Sets a node's clock right. A node that another fault stopped cannot answer; whatever stopped it
     /// will let it go on, and its clock is set right then. A later fault that set the clock goes on.
     async fn true_clock(&self, cluster: &Cluster, id: u64, node: &str) -> Result<(), String> {
-        let mut unanswered = false;
+        let mut patience = Patience::new();
         loop {
             let setters = self.clock_setters.lock().await;
             if setters.get(node) != Some(&id) {
@@ -297,11 +284,10 @@ impl ActiveFaults {
                 Ok(skew_ms) if skew_ms.abs() <= 50.0 => return Ok(()),
                 Ok(skew_ms) => return Err(format!("the clock of {node} is {skew_ms:.0} ms off")),
                 // A dead node comes back with a true clock.
-                Err(_) if cluster.address(node).is_none() => return Ok(()),
-                Err(_) if cluster.is_stopped(node).await => tokio::time::sleep(HELD_LOOK).await,
-                // It may have been stopped in the middle of the conversation, and be back by now.
-                Err(_) if !unanswered => unanswered = true,
-                Err(problem) => return Err(problem),
+                Err(problem) => match cluster.next_try(node, &mut patience, problem).await? {
+                    Next::Again => {}
+                    Next::HasEnded => return Ok(()),
+                },
             }
         }
     }
@@ -409,31 +395,6 @@ async fn kill(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultRe
         effect_map(json!({ "killed_count": killed.len() })),
     );
     (Active::killed(killed), report)
-}
-
-async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Active>, FaultReport) {
-    let mut stopped = Vec::new();
-    let mut verified_count = 0;
-    let mut problems = Vec::new();
-    for node in nodes {
-        match cluster.pause(&node).await {
-            Ok((confirmation, since)) => {
-                verified_count += usize::from(confirmation == Confirmation::Verified);
-                stopped.push((node, since));
-            }
-            Err(problem) => problems.push(problem),
-        }
-    }
-    let effect = effect_map(json!({ "stopped_count": verified_count }));
-    let mut report = report(verified_count, problems, effect);
-    if verified_count == 0 && !stopped.is_empty() {
-        report.outcome = FaultOutcome::Indeterminate;
-        report.reason = Some("this system does not say whether a process is stopped".into());
-    }
-    (
-        (!stopped.is_empty()).then_some(Active::Pause { nodes: stopped }),
-        report,
-    )
 }
 
 pub(super) fn report(

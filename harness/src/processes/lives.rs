@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::cluster::{Cluster, DEATH_LIMIT};
+use super::cluster::{Cluster, DEATH_LIMIT, ENDED_BY_A_FAULT};
 use super::faults::{Active, HELD_LIMIT, HELD_LOOK, effect_map, report};
 use crate::world::FaultReport;
 
@@ -54,7 +54,7 @@ impl Cluster {
             return Err((false, format!("{node} was killed but is still there")));
         }
         self.set_address(node, None);
-        slot.note_down();
+        slot.note_down(ENDED_BY_A_FAULT);
         died.map_err(|error| {
             let problem = format!("{node} was killed as by a power cut instead: {error}");
             (true, problem)
@@ -88,13 +88,13 @@ impl Cluster {
             if let Some(status) = process.ended() {
                 self.set_address(node, None);
                 if status.success() {
-                    slot.note_down();
+                    slot.note_down(ENDED_BY_A_FAULT);
                     return Ok(Ending::InOrder);
                 }
                 let epitaph = slot.settings.epitaph(status);
                 let problem = format!("{node} ended otherwise: {epitaph}");
                 if epitaph.contains(GAVE_UP) {
-                    slot.note_down();
+                    slot.note_down(ENDED_BY_A_FAULT);
                 } else {
                     slot.note_crash(status);
                 }
@@ -236,10 +236,8 @@ async fn slow_down(
         let ended = has_ended_within(&mut ends, duty.off_ms).await;
         if let Ok((_, since)) = stop {
             stop_count += 1;
-            stopped += cluster
-                .resume(&node, Some(since))
-                .await
-                .unwrap_or(Duration::ZERO);
+            let stop = cluster.resume(&node, Some(since)).await;
+            stopped += stop.unwrap_or_default().lasted;
         }
         if ended || has_ended_within(&mut ends, duty.on_ms).await {
             return (stop_count, stopped);

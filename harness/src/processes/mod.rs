@@ -5,12 +5,14 @@ mod client;
 mod cluster;
 mod disks;
 mod faults;
+mod insistence;
 mod lives;
 mod membership;
 mod moments;
 mod network;
 mod node_process;
 mod spawner;
+mod stops;
 mod strobes;
 
 use std::net::SocketAddr;

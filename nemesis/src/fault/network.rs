@@ -194,6 +194,19 @@ pub struct Shaping {
     pub stall_after_bytes: u64,
 }
 
+impl Shaping {
+    /// Whether it says what becomes of packets, or of messages, rather than of a stream of bytes.
+    pub fn needs_packets(&self) -> bool {
+        let percents = [
+            self.loss_percent,
+            self.duplicate_percent,
+            self.reorder_percent,
+            self.corrupt_percent,
+        ];
+        percents != [0; 4]
+    }
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

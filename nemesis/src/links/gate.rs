@@ -70,13 +70,6 @@ pub(super) enum Attempt<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken;
 
-/// When bytes that were read now are due, or that their connection is lost with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Toll {
-    Due(Instant),
-    Lost,
-}
-
 impl State {
     fn hold(&self) -> Hold {
         let holds = self.faults.values().map(|fault| fault.hold);
@@ -351,8 +344,8 @@ impl<'a> Crossing<'a> {
         })
     }
 
-    /// What the faults that shape the link make of bytes that were read now.
-    pub(super) fn toll(&self, bytes: u64) -> Toll {
+    /// When bytes that were read now are due, as the faults that shape the link say.
+    pub(super) fn due(&self, bytes: u64) -> Instant {
         let now = Instant::now();
         let now_ns = now.duration_since(self.gate.origin).as_nanos() as u64;
         let mut delay_ns = 0u64;
@@ -362,14 +355,10 @@ impl<'a> Crossing<'a> {
                 continue;
             };
             let fate = shape.next(now_ns, bytes);
-            if fate.lost {
-                fault.tally.add_resets([self.connection]);
-                return Toll::Lost;
-            }
             fault.tally.add_delayed(bytes, fate.delay_ns);
             delay_ns = delay_ns.saturating_add(fate.delay_ns);
         }
-        Toll::Due(now + Duration::from_nanos(delay_ns))
+        now + Duration::from_nanos(delay_ns)
     }
 }
 
@@ -513,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn tolls_are_counted_and_losses_take_the_connection() {
+    fn delays_are_counted() {
         let gate = Gate::default();
         let crossing = gate.crossing(1);
         gate.shape(
@@ -524,21 +513,10 @@ mod tests {
             }),
         );
         let before = Instant::now();
-        let Toll::Due(due) = crossing.toll(100) else {
-            panic!("nothing is lost here");
-        };
+        let due = crossing.due(100);
         assert!(due >= before + Duration::from_millis(40));
         let effect = gate.heal(9).unwrap().effect();
         assert_eq!((effect.chunks_delayed, effect.bytes_delayed), (1, 100));
         assert_eq!(effect.longest_delay_us, 40_000);
-        gate.shape(
-            10,
-            shaped(crate::fault::Shaping {
-                loss_percent: 100,
-                ..Default::default()
-            }),
-        );
-        assert_eq!(crossing.toll(100), Toll::Lost);
-        assert_eq!(gate.heal(10).unwrap().effect().connections_reset, 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Owns one direction of a connection while faults shape its link: what was read waits until it is due.
 //! Never lets bytes of one connection overtake each other; TCP does not either.
 
-use super::super::gate::{Crossing, Toll};
+use super::super::gate::Crossing;
 use super::{CHUNK_BYTES, Chunk, End, deliver, finish, is_transient, sender_gone};
 use std::collections::VecDeque;
 use tokio::net::TcpStream;
@@ -38,6 +38,12 @@ impl Line {
         self.items.push_back((due.max(earliest), item));
     }
 
+    /// Lets bytes wait that were read now.
+    fn take(&mut self, crossing: &Crossing<'_>, chunk: Chunk) {
+        let due = crossing.due(chunk.waiting_bytes());
+        self.push(due, Item::Bytes(chunk));
+    }
+
     fn pop(&mut self) -> Option<Item> {
         let (_, item) = self.items.pop_front()?;
         if let Item::Bytes(chunk) = &item {
@@ -65,10 +71,8 @@ pub(super) async fn carry(
 ) -> Option<End> {
     let mut changes = crossing.changes();
     let mut line = Line::default();
-    if !first.is_empty()
-        && let Err(end) = take(crossing, &mut line, first)
-    {
-        return Some(end);
+    if !first.is_empty() {
+        line.take(crossing, first);
     }
     loop {
         let is_over = !crossing.is_shaped();
@@ -94,44 +98,26 @@ pub(super) async fn carry(
                 if ready.is_err() {
                     return Some(End::SenderGone);
                 }
-                if let Err(end) = read(sender, crossing, &mut line) {
-                    return Some(end);
-                }
+                read(sender, crossing, &mut line);
             }
         }
         tokio::task::consume_budget().await;
     }
 }
 
-fn read(sender: &TcpStream, crossing: &Crossing<'_>, line: &mut Line) -> Result<(), End> {
+fn read(sender: &TcpStream, crossing: &Crossing<'_>, line: &mut Line) {
     let mut chunk = Chunk::of_bytes(crossing.most_bytes_at_once(CHUNK_BYTES));
     let size_bytes = chunk.bytes.len();
     match chunk.fill(sender, size_bytes) {
-        Ok(0) => {
-            // Comes after everything before it, as late as that does.
-            line.push(Instant::now(), Item::Finish);
-            Ok(())
-        }
+        // Comes after everything before it, as late as that does.
+        Ok(0) => line.push(Instant::now(), Item::Finish),
         Ok(_) => {
             chunk.bytes.truncate(chunk.end);
             chunk.bytes.shrink_to_fit();
-            take(crossing, line, chunk)
+            line.take(crossing, chunk);
         }
-        Err(error) if is_transient(&error) => Ok(()),
-        Err(_) => {
-            line.push(Instant::now(), Item::Gone);
-            Ok(())
-        }
-    }
-}
-
-fn take(crossing: &Crossing<'_>, line: &mut Line, chunk: Chunk) -> Result<(), End> {
-    match crossing.toll(chunk.waiting_bytes()) {
-        Toll::Due(due) => {
-            line.push(due, Item::Bytes(chunk));
-            Ok(())
-        }
-        Toll::Lost => Err(End::Broken),
+        Err(error) if is_transient(&error) => {}
+        Err(_) => line.push(Instant::now(), Item::Gone),
     }
 }
 
