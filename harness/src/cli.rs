@@ -385,6 +385,9 @@ pub struct ShrinkArgs {
     /// run of theirs does not come back there
     #[arg(long, value_parser = ["processes", "simulation"])]
     pub world: Option<String>,
+    /// What carries bytes between real processes; by default what did when the run was recorded
+    #[arg(long, value_name = "KIND")]
+    pub network: Option<NetworkFlag>,
     /// Against real processes: how often a schedule is run at most
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub tries: u32,
@@ -432,6 +435,9 @@ pub struct ReplayArgs {
     /// Where to run it, instead of where it ran: a schedule of one world runs in the other
     #[arg(long, value_parser = ["processes", "simulation"])]
     pub world: Option<String>,
+    /// What carries bytes between real processes; by default what did when the run was recorded
+    #[arg(long, value_name = "KIND")]
+    pub network: Option<NetworkFlag>,
     /// Aim at the nodes that were hit (resolved), or resolve words like `leader` anew (symbolic)
     #[arg(long, default_value = "resolved", value_parser = ["resolved", "symbolic"])]
     pub targets: String,
