@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::EVIDENCE_LIST_MAX_COUNT;
 
+/// What a resolved fault says where the leader was not known, and a drawn node stands in for it.
+const LEADER_UNKNOWN: &str = "leader_unknown";
+
 /// How the faults of a replay compare with those that were recorded.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Replayed {
@@ -107,6 +110,13 @@ pub fn compare(schedule: &Schedule) -> Option<Replayed> {
     })
 }
 
+/// Whom a fault hit, and how. That they had to be guessed makes them no others.
+fn hit(resolved: &ResolvedFault) -> Value {
+    let mut targets = resolved.targets.clone();
+    targets.remove(LEADER_UNKNOWN);
+    Value::Object(targets)
+}
+
 /// What is different about a fault, apart from its time, for people.
 fn difference(
     fault: &ScheduledFault,
@@ -121,14 +131,8 @@ fn difference(
             _ => format!("never came{because}"),
         });
     };
-    let told = |targets: &Map<String, Value>| Value::Object(targets.clone()).to_string();
-    (now.targets != recorded.targets).then(|| {
-        format!(
-            "hit {} in the run that is repeated, and {} now",
-            told(&recorded.targets),
-            told(&now.targets)
-        )
-    })
+    let (before, now) = (hit(recorded), hit(now));
+    (now != before).then(|| format!("hit {before} in the run that is repeated, and {now} now"))
 }
 
 #[cfg(test)]
@@ -159,9 +163,11 @@ mod tests {
 
     #[test]
     fn the_same_faults_are_told_with_how_far_off_they_were() {
+        let mut guessed = hit(200, "n2");
+        guessed[LEADER_UNKNOWN] = json!(true);
         let replayed = compared(vec![
             fault(1, hit(100, "n1"), hit(101, "n1"), "installed"),
-            fault(2, hit(200, "n2"), hit(200, "n2"), "indeterminate"),
+            fault(2, guessed, hit(200, "n2"), "indeterminate"),
             fault(3, hit(300, "n3"), hit(296, "n3"), "installed"),
         ]);
         let replayed = replayed.unwrap();
