@@ -13,7 +13,7 @@ use results::verdict::{Validity, Verdict};
 use super::naming::fits_a_folder;
 use super::planning::refuse_impossible;
 use super::{announce, cluster, replay_simulated};
-use crate::capabilities;
+use crate::capabilities::{self, NO_CLIENT_LINKS};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, NetworkFlag, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
 use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
@@ -41,6 +41,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let schedule = schedule(&folder, &manifest.options, aim)?;
     if world == SIMULATION {
         refuse_network(args.network)?;
+        refuse_client_links(&manifest.options)?;
         let capabilities = cluster::capabilities(capabilities::of_simulation(), voters);
         refuse_impossible(&schedule, &capabilities)?;
         return replay_simulated::replay(args, &folder, &manifest, schedule, command);
@@ -221,6 +222,15 @@ pub(super) fn refuse_network(network: Option<NetworkFlag>) -> Result<(), Failure
             "--network: the simulation has a network of its own; leave it out, or say --world processes",
         )),
     }
+}
+
+/// Refuses to run in the simulation what was run with links of clients.
+pub(super) fn refuse_client_links(options: &RunOptions) -> Result<(), Failure> {
+    if options.cluster.client_links {
+        let problem = format!("the run had --client-links: {NO_CLIENT_LINKS}");
+        return Err(Failure::arguments(problem));
+    }
+    Ok(())
 }
 
 /// The schedule as it is to be run again, with the same times.

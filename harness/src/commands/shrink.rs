@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::announce;
 use super::planning::refuse_impossible;
-use super::replay::{check, label, refuse_network};
+use super::replay::{check, label, refuse_client_links, refuse_network};
 use crate::capabilities;
 use crate::cli::ShrinkArgs;
 use crate::execution::{forget_outcomes, judge, no_network};
@@ -75,7 +75,8 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         network_is_there,
     };
     let is_asked_for = |world: &str| args.world.as_deref() == Some(world);
-    let simulated = refuse_impossible(&plan.schedule, &capabilities::of_simulation());
+    let simulated = refuse_impossible(&plan.schedule, &capabilities::of_simulation())
+        .and_then(|()| refuse_client_links(&plan.options));
     if origin.manifest.is_simulated() && !is_asked_for(PROCESSES) {
         simulated?;
         let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
