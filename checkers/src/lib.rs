@@ -24,6 +24,7 @@ pub mod nemesis;
 pub mod node_logs;
 pub mod onlooker;
 pub mod operations;
+pub mod replayed;
 pub mod safety;
 pub mod stats;
 pub mod transactions;

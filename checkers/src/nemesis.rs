@@ -8,7 +8,7 @@ use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use results::verdict::{CheckerResult, Validity};
 use serde_json::json;
 
-use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted};
+use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, replayed};
 
 #[derive(Debug, Default, Clone, Copy, serde::Serialize)]
 struct Counts {
@@ -75,6 +75,8 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
         all.with_effect,
         counted(all.asked, "fault")
     );
+    let replayed = replayed::compare(schedule);
+    told.extend(replayed.iter().map(|replayed| format!("; {replayed}")));
     let mut idle = without_effect(schedule, &kinds);
     if is_pool && all.with_effect > 0 {
         told.extend(idle.take().map(|idle| format!("; {idle}")));
@@ -97,6 +99,9 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
         "unhealed": unhealed_ids,
         "unhealed_count": unhealed.len(),
     });
+    if let Some(replayed) = replayed {
+        result.evidence["replayed"] = json!(replayed);
+    }
     result
 }
 

@@ -9,6 +9,10 @@ pub const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter t
      still a voter, may vote twice in an epoch and elect a leader that lacks what was acknowledged \
      (KAFKA-14077); nothing is promised then. Say --voters log";
 
+/// Why no fault of the simulation takes links of clients.
+pub const NO_CLIENT_LINKS: &str =
+    "in the simulation, clients reach every node at all times; real processes can do it";
+
 /// What every world can do.
 const EVERYWHERE: [Need; 30] = [
     Need::CutHold,

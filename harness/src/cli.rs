@@ -57,7 +57,7 @@ enum Command {
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run many seeds in a deterministic simulation and judge each
-    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)), mut_arg("network", |arg| arg.hide(true)))]
+    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)), mut_arg("network", |arg| arg.hide(true)), mut_arg("client_links", |arg| arg.hide(true)))]
     Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),
@@ -248,6 +248,10 @@ pub struct RunArgs {
     /// namespaces, one for every node, which loses, doubles, reorders and corrupts packets, too
     #[arg(long, default_value = "proxy", value_name = "KIND")]
     pub network: NetworkFlag,
+    /// Let faults of links take links between clients and nodes, too: clients stand beside a drawn node, and
+    /// lose what it loses
+    #[arg(long)]
+    pub client_links: bool,
     /// Number of client threads
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONCURRENCY_MAX)))]
     pub concurrency: u32,
@@ -269,7 +273,12 @@ pub struct RunArgs {
     pub seed: Option<u64>,
     /// Run the faults of this file instead of generated ones (the README shows one, and so does the
     /// schedule.json of any run); times count from the start of the run, and clients begin 2 s after
-    #[arg(long, value_name = "FILE", conflicts_with = "nemesis")]
+    #[arg(
+        long,
+        visible_alias = "nemesis-file",
+        value_name = "FILE",
+        conflicts_with = "nemesis"
+    )]
     pub schedule: Option<PathBuf>,
     /// Switch on a seeded bug in every node (see `harness bugs`)
     #[arg(long, value_name = "NAME")]
@@ -385,6 +394,9 @@ pub struct ShrinkArgs {
     /// run of theirs does not come back there
     #[arg(long, value_parser = ["processes", "simulation"])]
     pub world: Option<String>,
+    /// What carries bytes between real processes; by default what did when the run was recorded
+    #[arg(long, value_name = "KIND")]
+    pub network: Option<NetworkFlag>,
     /// Against real processes: how often a schedule is run at most
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub tries: u32,
@@ -432,6 +444,9 @@ pub struct ReplayArgs {
     /// Where to run it, instead of where it ran: a schedule of one world runs in the other
     #[arg(long, value_parser = ["processes", "simulation"])]
     pub world: Option<String>,
+    /// What carries bytes between real processes; by default what did when the run was recorded
+    #[arg(long, value_name = "KIND")]
+    pub network: Option<NetworkFlag>,
     /// Aim at the nodes that were hit (resolved), or resolve words like `leader` anew (symbolic)
     #[arg(long, default_value = "resolved", value_parser = ["resolved", "symbolic"])]
     pub targets: String,

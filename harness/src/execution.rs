@@ -101,11 +101,19 @@ pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
         if !keep_resolved {
             fault.resolved = None;
         }
+        fault.recorded = None;
         fault.outcome = None;
         fault.reason = None;
         fault.healed_at_ms = None;
         fault.effect.clear();
     }
+}
+
+/// This machine does not allow the network of a run.
+pub fn no_network(reason: String) -> Failure {
+    Failure::arguments(format!(
+        "--network namespace: {reason}; --network proxy needs nothing"
+    ))
 }
 
 /// Runs a plan and judges it.
@@ -114,11 +122,7 @@ pub fn forget_outcomes(schedule: &mut Schedule, keep_resolved: bool) {
 /// When the run could not be carried out or recorded. What was recorded stays.
 pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<Finished, Failure> {
     // Before any thread is started, and before anything is recorded.
-    processes::prepare(plan.options.cluster.network).map_err(|reason| {
-        Failure::arguments(format!(
-            "--network namespace: {reason}; --network proxy needs nothing"
-        ))
-    })?;
+    processes::prepare(plan.options.cluster.network).map_err(no_network)?;
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let now = Utc::now();
     let name = format!(

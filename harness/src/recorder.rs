@@ -36,6 +36,8 @@ pub struct Recorder {
     known: BTreeSet<SharedText>,
     /// Looks at the history as it grows, if that is wanted.
     watch: Option<Watch>,
+    /// A fault has changed since the schedule was stored.
+    is_schedule_stale: bool,
 }
 
 /// Where evidence is kept.
@@ -124,6 +126,7 @@ impl Recorder {
             counts: Counts::default(),
             known: BTreeSet::new(),
             watch: None,
+            is_schedule_stale: false,
         }
     }
 
@@ -257,22 +260,26 @@ impl Recorder {
         &self.schedule
     }
 
-    /// Changes one fault and stores the schedule.
-    ///
-    /// # Errors
-    /// When the schedule cannot be written.
-    pub fn update_fault(
-        &mut self,
-        id: u64,
-        change: impl FnOnce(&mut ScheduledFault),
-    ) -> results::Result<()> {
+    /// Changes one fault; [`Self::keep_schedule`] stores it.
+    pub fn update_fault(&mut self, id: u64, change: impl FnOnce(&mut ScheduledFault)) {
         if let Some(fault) = self.schedule.faults.iter_mut().find(|fault| fault.id == id) {
             change(fault);
         }
-        match &self.keeping {
-            Keeping::Folder { folder, .. } => folder.write_schedule(&self.schedule),
-            Keeping::Memory { .. } => Ok(()),
+        self.is_schedule_stale = true;
+    }
+
+    /// Stores the schedule if a fault of it has changed. Not done with each change: what is long takes some
+    /// milliseconds, in which no fault should wait to be injected.
+    ///
+    /// # Errors
+    /// When the schedule cannot be written.
+    pub fn keep_schedule(&mut self) -> results::Result<()> {
+        if let Keeping::Folder { folder, .. } = &self.keeping
+            && std::mem::take(&mut self.is_schedule_stale)
+        {
+            folder.write_schedule(&self.schedule)?;
         }
+        Ok(())
     }
 
     /// Notes a milestone and stores the manifest.
@@ -289,6 +296,7 @@ impl Recorder {
     /// # Errors
     /// When the manifest cannot be written.
     pub fn finish(&mut self) -> results::Result<()> {
+        self.keep_schedule()?;
         self.manifest.ended = Some(chrono::Utc::now());
         self.keep_manifest()
     }

@@ -245,6 +245,7 @@ impl<'a, W: World> Runner<'a, W> {
     /// Waits for one event, or the deadline, and deals with it.
     fn wait(&mut self, deadline_ns: u64) -> Result<Option<Ended>, Stop> {
         self.show_progress();
+        self.recorder.keep_schedule()?;
         let now_ns = self.world.now_ns();
         self.clients.send_copies(now_ns, self.world);
         let copy_ns = self.clients.next_copy_ns().unwrap_or(u64::MAX);
@@ -363,7 +364,7 @@ impl<'a, W: World> Runner<'a, W> {
             ..resolution.to_resolved(now_ns / NS_PER_MS)
         };
         self.recorder
-            .update_fault(id, |fault| fault.resolved = Some(resolved))?;
+            .update_fault(id, |fault| fault.resolved = Some(resolved));
         if resolution.action == Action::Burst {
             let report = self.bursts.begin(id, now_ns, &mut self.clients);
             return self.fault_started(id, report);
@@ -380,7 +381,8 @@ impl<'a, W: World> Runner<'a, W> {
         self.recorder.update_fault(id, |fault| {
             fault.outcome = Some(FaultOutcome::Skipped);
             fault.reason = Some(reason);
-        })
+        });
+        Ok(())
     }
 
     /// A recorded target is used as it stands; a symbolic one is resolved now, and so is that of a fault that
@@ -463,7 +465,7 @@ impl<'a, W: World> Runner<'a, W> {
             fault.outcome = Some(report.outcome);
             fault.reason = report.reason.clone();
             fault.effect = report.effect.clone();
-        })?;
+        });
         let resolved = self.fault(id).and_then(|fault| fault.resolved.clone());
         let value = json!({
             "id": id, "outcome": report.outcome, "reason": report.reason, "resolved": resolved
@@ -492,7 +494,8 @@ impl<'a, W: World> Runner<'a, W> {
                 None => fault.healed_at_ms = Some(now_ns / NS_PER_MS),
                 Some(problem) => fault.reason = Some(format!("not healed: {problem}")),
             }
-        })
+        });
+        Ok(())
     }
 
     /// Waits until no operation is under way any more.

@@ -200,6 +200,7 @@ fn cluster(draws: &Draws, kind: Kind, voters: Voters, families: &[Family]) -> Cl
         segment_bytes: Some(draws.choose("segment-bytes", &[8 << 10, 64 << 10, 1 << 20, 64 << 20])),
         trace_messages: draws.chance("trace-messages", 25),
         network: results::manifest::Network::default(),
+        client_links: false,
         swarm: Some(kind.name().to_owned()),
     }
 }

@@ -2,8 +2,8 @@
 //! Never makes a choice itself and never carries one out.
 
 use crate::fault::{
-    DiskFault, DutyCycle, FaultError, KINDS, Shaping, Strobe, Style, check_clock, check_links,
-    check_names,
+    CLIENTS, DiskFault, DutyCycle, FaultError, KINDS, Shaping, Strobe, Style, check_clock,
+    check_links, check_names,
 };
 use results::schedule::ResolvedFault;
 use serde::de::DeserializeOwned;
@@ -271,10 +271,10 @@ impl Action {
     /// Refuses nodes and links that this cluster does not have: a recording of a larger one, say.
     pub fn validate(&self, nodes: &[String]) -> Result<(), FaultError> {
         match self {
-            Self::Cut { links, .. } => check_links(links, nodes),
+            Self::Cut { links, .. } => check_links(links, &ends_of_links(nodes)),
             Self::ShapeLinks { links, shaping } => {
                 shaping.validate()?;
-                check_links(links, nodes)
+                check_links(links, &ends_of_links(nodes))
             }
             Self::Kill { nodes: hit }
             | Self::KillClean { nodes: hit }
@@ -348,6 +348,12 @@ impl Record<'_> {
             problem: error.to_string(),
         })
     }
+}
+
+/// Who may be at the end of a link: the nodes, and the clients, whether or not they have links in this run.
+fn ends_of_links(nodes: &[String]) -> Vec<String> {
+    let clients = std::iter::once(CLIENTS.to_owned());
+    nodes.iter().cloned().chain(clients).collect()
 }
 
 #[cfg(test)]

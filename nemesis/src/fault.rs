@@ -25,7 +25,7 @@ pub use self::disk::{DiskFault, DiskProblem, Files, SYNC_DELAY_MAX_MS};
 pub use self::error::FaultError;
 pub use self::membership::MembershipChange;
 pub use self::network::{
-    DELAY_MAX_MS, Direction, Distribution, LinkSelector, Shape, Shaping, Style,
+    CLIENTS, DELAY_MAX_MS, Direction, Distribution, LinkSelector, Shape, Shaping, Style,
 };
 pub use self::process::{DUTY_MAX_MS, DutyCycle};
 pub use self::targets::{Group, Target, Targets};

@@ -233,6 +233,7 @@ fn plan_family(family: Family, options: &PlanOptions) -> Vec<ScheduledFault> {
             duration_ms: drawn_ms.min(left_ms),
             fault: draw_fault(family, draws).to_description(),
             resolved: None,
+            recorded: None,
             outcome: None,
             reason: None,
             healed_at_ms: None,

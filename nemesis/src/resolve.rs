@@ -8,9 +8,11 @@ mod tests;
 use crate::action::{Action, ClockSetting, VoterChange};
 use crate::budget::minority;
 use crate::fault::{
-    Direction, Fault, Files, Group, LinkSelector, MembershipChange, Shape, Target, Targets,
+    CLIENTS, Direction, Fault, Files, Group, LinkSelector, MembershipChange, Shape, Target, Targets,
 };
 use crate::view::ClusterView;
+use std::collections::BTreeSet;
+
 use results::keyed_random::Stream;
 use results::schedule::ResolvedFault;
 
@@ -71,6 +73,7 @@ pub fn resolve(
 const DRAW_NODE: u64 = 0;
 const DRAW_DIRECTION: u64 = 1;
 const DRAW_SPARE: u64 = 2;
+const DRAW_PLACE: u64 = 3;
 const DRAW_ORDER: u64 = 16;
 
 struct Resolver<'a> {
@@ -243,10 +246,32 @@ impl Resolver<'_> {
 
     fn named(&self, links: Links) -> Vec<(String, String)> {
         let nodes = &self.view.nodes;
+        let of_clients = self.links_of_clients(&links);
         let links = links.into_iter();
         links
             .map(|(from, to)| (nodes[from].clone(), nodes[to].clone()))
+            .chain(of_clients)
             .collect()
+    }
+
+    /// Where clients have links: they stand beside a node that is drawn of those at the ends of these links,
+    /// and lose what it loses. So whatever the shape is, they are on one of its sides.
+    fn links_of_clients(&self, links: &Links) -> Vec<(String, String)> {
+        if !self.view.has_client_links {
+            return Vec::new();
+        }
+        let ends: BTreeSet<usize> = links.iter().flat_map(|(from, to)| [*from, *to]).collect();
+        let ends: Vec<usize> = ends.into_iter().collect();
+        let Some(place) = self.draws.choose(self.id, DRAW_PLACE, &ends) else {
+            return Vec::new();
+        };
+        let name = |position: &usize| self.view.nodes[*position].clone();
+        let of_clients = links.iter().filter_map(|(from, to)| match (from, to) {
+            (from, to) if from == place => Some((CLIENTS.to_owned(), name(to))),
+            (from, to) if to == place => Some((name(from), CLIENTS.to_owned())),
+            _ => None,
+        });
+        of_clients.collect()
     }
 
     /// The leader and drawn others, `count` of them together, from the rest.

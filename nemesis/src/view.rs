@@ -31,6 +31,8 @@ pub struct ClusterView {
     pub least_voter_count: Option<usize>,
     /// By node: files whose durable contents it has lost and not got back.
     pub damaged: BTreeMap<String, BTreeSet<Files>>,
+    /// Whether faults of links take links between clients and nodes, too.
+    pub has_client_links: bool,
     /// The node whose event started the fault, if an event did.
     pub event_node: Option<String>,
 }

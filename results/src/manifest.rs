@@ -165,6 +165,9 @@ pub struct ClusterOptions {
     /// What carries bytes between nodes; the simulation has a network of its own.
     #[serde(default, skip_serializing_if = "Network::is_usual")]
     pub network: Network,
+    /// Whether faults of links take links between clients and nodes, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_links: bool,
     /// The kind of run that was drawn for the seed, where a swarm was asked for: everything else that was
     /// drawn stands in the other options.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -82,6 +82,9 @@ pub struct ScheduledFault {
     /// What it became.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedFault>,
+    /// What it had become in the run that is repeated, if it was injected there. Absent in other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<ResolvedFault>,
     /// What became of it. Absent: its moment never came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<FaultOutcome>,
@@ -113,6 +116,13 @@ pub fn damaged_nodes(effect: &Map<String, Value>) -> impl Iterator<Item = &str> 
 }
 
 impl ScheduledFault {
+    /// Whether it was applied, or may have been.
+    pub fn was_injected(&self) -> bool {
+        let injected = [FaultOutcome::Installed, FaultOutcome::Indeterminate];
+        self.outcome
+            .is_some_and(|outcome| injected.contains(&outcome))
+    }
+
     /// The nodes of which durable data was destroyed. It stays so when the fault is healed.
     pub fn damaged_nodes(&self) -> impl Iterator<Item = &str> {
         damaged_nodes(&self.effect)

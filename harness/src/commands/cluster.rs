@@ -123,6 +123,7 @@ pub(super) fn options(args: &RunArgs, voters: Voters, families: &[Family]) -> Cl
         segment_bytes: None,
         trace_messages: args.trace_messages,
         network: args.network.into(),
+        client_links: args.client_links,
         swarm: None,
     }
 }

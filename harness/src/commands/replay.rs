@@ -1,17 +1,20 @@
 //! Owns `harness replay`: the recorded faults again, and whether the outcome is the same.
-//! Never invents a fault: one whose moment never came is asked for as it was planned.
+//! Never invents a fault: one that came to nothing stays out of a replay by real processes, and one whose moment never came is asked for as it was planned.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow, bail};
+use checkers::replayed::{self, Replayed};
 use results::manifest::{Manifest, RunOptions, SIMULATION};
-use results::schedule::Schedule;
+use results::schedule::{FaultOutcome, ResolvedFault, Schedule};
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
 use super::naming::fits_a_folder;
 use super::planning::refuse_impossible;
 use super::{announce, cluster, replay_simulated};
-use crate::capabilities;
-use crate::cli::{CONCURRENCY_MAX, NODES_MAX, OBSERVERS_MAX, ReplayArgs};
+use crate::capabilities::{self, NO_CLIENT_LINKS};
+use crate::cli::{CONCURRENCY_MAX, NODES_MAX, NetworkFlag, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
 use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
 use crate::exit::{self, Failure};
@@ -26,15 +29,25 @@ use crate::workload::WORKLOADS;
 pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let store = Store::new(&args.execution.store.out);
     let folder = store.find(&args.run)?;
-    let manifest = folder.manifest()?;
+    let mut manifest = folder.manifest()?;
     check(&manifest).with_context(|| folder.manifest_path().display().to_string())?;
-    let schedule = schedule(&folder, &manifest.options, args.targets == "resolved")?;
     let voters = manifest.options.cluster.voters;
     let world = args.world.as_deref().unwrap_or(&manifest.world);
+    let aim = match args.targets.as_str() {
+        "resolved" if world == SIMULATION => Aim::Recorded,
+        "resolved" => Aim::Exactly,
+        _ => Aim::Anew,
+    };
+    let schedule = schedule(&folder, &manifest.options, aim)?;
     if world == SIMULATION {
+        refuse_network(args.network)?;
+        refuse_client_links(&manifest.options)?;
         let capabilities = cluster::capabilities(capabilities::of_simulation(), voters);
         refuse_impossible(&schedule, &capabilities)?;
         return replay_simulated::replay(args, &folder, &manifest, schedule, command);
+    }
+    if let Some(network) = args.network {
+        manifest.options.cluster.network = network.into();
     }
     let world = capabilities::of_processes(manifest.options.cluster.network);
     let capabilities = cluster::capabilities(world, voters);
@@ -53,6 +66,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     ));
     let label = label(&manifest);
     let mut same_count = 0;
+    let mut same_faults_count = 0;
     let mut begun_count = 0;
     let mut compared_count = 0;
     let mut worst = Validity::Valid;
@@ -85,10 +99,15 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         }
         let same = same_outcome(&original, &finished.verdict);
         same_count += u32::from(same);
+        let replayed = replayed::compare(&finished.folder.schedule()?);
+        // Where faults are aimed anew, or there were none, nothing could be another.
+        same_faults_count += u32::from(replayed.as_ref().is_none_or(Replayed::is_same));
         compared_count += 1;
         if !args.execution.output.json {
             let times = (number, args.times);
-            announce::print(&comparison(&original, &finished.verdict, same, times))?;
+            let outcome = comparison(&original, &finished.verdict, same, times);
+            let faults = replayed.map_or_else(String::new, |replayed| format!("; {replayed}"));
+            announce::print(&(outcome + &faults))?;
         }
         if interrupts::count() > 0 {
             break;
@@ -100,10 +119,12 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             left => format!(" ({left} more were not begun)"),
         };
         announce::print(&format!(
-            "same outcome in {same_count} of {compared_count} replays{stopped}"
+            "same outcome in {same_count} of {compared_count} replays, same faults in \
+             {same_faults_count}{stopped}"
         ))?;
     }
-    Ok(exit_code(worst, same_count == compared_count))
+    let all_same = same_count == compared_count && same_faults_count == compared_count;
+    Ok(exit_code(worst, all_same))
 }
 
 /// The code of the worst verdict; but replays that are valid although the run was not, or that differ from
@@ -181,13 +202,50 @@ pub(super) fn label(manifest: &Manifest) -> String {
     label.strip_suffix("-replay").unwrap_or(label).to_owned() + "-replay"
 }
 
-/// The schedule as it is to be run again: same times, and the nodes that were really hit.
-pub(super) fn schedule(
-    folder: &RunFolder,
-    options: &RunOptions,
-    resolved: bool,
-) -> Result<Schedule, Failure> {
+/// Whom the faults of a replay hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// Those who were hit, and nobody else: what came to nothing is left out, since it might come to
+    /// something now. The schedule remembers what there is to compare with.
+    Exactly,
+    /// Those who were hit. What came to nothing is tried again: the simulation comes to the same.
+    Recorded,
+    /// Those who are meant now.
+    Anew,
+}
+
+/// Refuses a choice of network where there is none.
+pub(super) fn refuse_network(network: Option<NetworkFlag>) -> Result<(), Failure> {
+    match network {
+        None => Ok(()),
+        Some(_) => Err(Failure::arguments(
+            "--network: the simulation has a network of its own; leave it out, or say --world processes",
+        )),
+    }
+}
+
+/// Refuses to run in the simulation what was run with links of clients.
+pub(super) fn refuse_client_links(options: &RunOptions) -> Result<(), Failure> {
+    if options.cluster.client_links {
+        let problem = format!("the run had --client-links: {NO_CLIENT_LINKS}");
+        return Err(Failure::arguments(problem));
+    }
+    Ok(())
+}
+
+/// The schedule as it is to be run again, with the same times.
+fn schedule(folder: &RunFolder, options: &RunOptions, aim: Aim) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
+    if aim == Aim::Exactly {
+        let faults = &mut schedule.faults;
+        faults.retain(|fault| fault.outcome != Some(FaultOutcome::Skipped));
+    }
+    let recorded: BTreeMap<u64, ResolvedFault> = schedule
+        .faults
+        .iter()
+        .filter(|fault| aim == Aim::Exactly && fault.was_injected())
+        .filter_map(|fault| Some((fault.id, fault.resolved.clone()?)))
+        .collect();
     for fault in &mut schedule.faults {
         // What an event started waits for the same event again.
         if let Some(resolved) = &fault.resolved
@@ -196,7 +254,10 @@ pub(super) fn schedule(
             fault.trigger.at_ms = resolved.at_ms;
         }
     }
-    forget_outcomes(&mut schedule, resolved);
+    forget_outcomes(&mut schedule, aim != Aim::Anew);
+    for fault in &mut schedule.faults {
+        fault.recorded = recorded.get(&fault.id).cloned();
+    }
     nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
         .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use super::announce;
 use super::planning::refuse_impossible;
-use super::replay::{check, label};
+use super::replay::{check, label, refuse_client_links, refuse_network};
 use crate::capabilities;
 use crate::cli::ShrinkArgs;
-use crate::execution::{forget_outcomes, judge};
+use crate::execution::{forget_outcomes, judge, no_network};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
@@ -52,8 +52,15 @@ const DEFAULTS: Defaults = Defaults {
 pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
-    let manifest = folder.manifest()?;
+    let mut manifest = folder.manifest()?;
     check(&manifest).with_context(|| folder.manifest_path().display().to_string())?;
+    if args.world.as_deref() == Some(SIMULATION) {
+        refuse_network(args.network)?;
+    } else if let Some(network) = args.network {
+        manifest.options.cluster.network = network.into();
+    }
+    // Before any thread is started; it matters only if it comes to real processes.
+    let network_is_there = crate::processes::prepare(manifest.options.cluster.network);
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let progress = Progress::new(args.output.quiet || args.output.json);
     let plan = SessionPlan {
@@ -65,9 +72,11 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         store,
         manifest,
         command,
+        network_is_there,
     };
     let is_asked_for = |world: &str| args.world.as_deref() == Some(world);
-    let simulated = refuse_impossible(&plan.schedule, &capabilities::of_simulation());
+    let simulated = refuse_impossible(&plan.schedule, &capabilities::of_simulation())
+        .and_then(|()| refuse_client_links(&plan.options));
     if origin.manifest.is_simulated() && !is_asked_for(PROCESSES) {
         simulated?;
         let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
@@ -133,6 +142,7 @@ fn against_processes(
 ) -> Result<u8, Failure> {
     let world = capabilities::of_processes(plan.options.cluster.network);
     refuse_impossible(&plan.schedule, &world)?;
+    origin.network_is_there.clone().map_err(no_network)?;
     processes::shrink(args, origin, plan, wanted)
 }
 
@@ -141,6 +151,8 @@ struct Origin {
     store: Store,
     manifest: Manifest,
     command: Vec<String>,
+    /// Whether this machine allows the network that real processes would have; why not.
+    network_is_there: Result<(), String>,
 }
 
 impl Origin {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::announce;
 use super::planning::Planner;
-use crate::capabilities;
+use crate::capabilities::{self, NO_CLIENT_LINKS};
 use crate::cli::{NetworkFlag, SimArgs};
 use crate::exit::{self, Failure};
 use crate::interrupts;
@@ -42,6 +42,11 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         return Err(Failure::arguments(
             "--network: a simulation has a network of its own; use `harness run`",
         ));
+    }
+    if args.run.client_links {
+        return Err(Failure::arguments(format!(
+            "--client-links: {NO_CLIENT_LINKS}"
+        )));
     }
     let seeds = match args.run.seed {
         Some(seed) => seed..=seed,

@@ -57,6 +57,7 @@ const CLOCK_SAMPLE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct ProcessWorld {
     names: Vec<String>,
+    has_client_links: bool,
     origin_ns: u64,
     runtime: Runtime,
     shared: Arc<Shared>,
@@ -93,7 +94,12 @@ impl ProcessWorld {
             .context("cannot start the harness's network threads")?;
         let names = manifest.options.all_nodes();
         let kind = manifest.options.cluster.network;
-        let premises = runtime.block_on(Premises::start(kind, &names, folder))?;
+        let premises = runtime.block_on(Premises::start(
+            kind,
+            &names,
+            manifest.options.cluster.client_links,
+            folder,
+        ))?;
         let origin_ns = monotonic_ns();
         let settings = settings(
             manifest,
@@ -115,6 +121,7 @@ impl ProcessWorld {
         });
         let world = Self {
             names,
+            has_client_links: manifest.options.cluster.client_links,
             origin_ns,
             runtime,
             shared,
@@ -205,15 +212,22 @@ impl World for ProcessWorld {
     }
 
     fn view(&self, leader: Option<&str>) -> ClusterView {
-        self.shared.membership.view(leader)
+        ClusterView {
+            has_client_links: self.has_client_links,
+            ..self.shared.membership.view(leader)
+        }
     }
 
     fn call(&mut self, call: Call) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         let patience = Duration::from_nanos(call.deadline_ns.saturating_sub(self.now_ns()));
         self.runtime.spawn(async move {
+            let network = &shared.cluster.network;
             let answer = match shared.cluster.address(&call.node) {
-                Some(address) => shared.client.execute(address, &call, patience).await,
+                Some(address) => {
+                    let address = network.address_for_clients(&call.node, address);
+                    shared.client.execute(address, &call, patience).await
+                }
                 None => Answer::Refused {
                     code: "NODE_DOWN".into(),
                     message: format!("{} does not run", call.node),

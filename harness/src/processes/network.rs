@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result};
-use nemesis::fault::{Shaping, Style};
+use nemesis::fault::{CLIENTS, Shaping, Style};
 use nemesis::links::{LinkError, Links};
 use nemesis::namespace;
 use nemesis::switch::{Capture, Device, FILE_MAX_BYTES, Switch, port_address};
@@ -19,10 +19,7 @@ use super::spawner::Spawner;
 /// Where every node listens that has an address of its own.
 const PORT: u16 = 9_000;
 /// Last byte of the clients' address; nodes have their ids.
-const CLIENTS: u8 = 254;
-/// Name of the clients among the ports.
-const CLIENTS_NAME: &str = "clients";
-
+const CLIENTS_PORT: u8 = 254;
 /// What carries bytes between nodes.
 #[derive(Debug)]
 pub(super) enum Network {
@@ -63,15 +60,22 @@ pub fn try_namespaces() -> Result<(), String> {
 }
 
 impl Premises {
-    /// Starts a network for these nodes, in the order of their ids. What packets there are is captured in the
-    /// run folder.
+    /// Starts a network for these nodes, in the order of their ids, with links of clients as well if those are
+    /// asked for. What packets there are is captured in the run folder.
     ///
     /// # Errors
     /// When proxies, namespaces or devices cannot be had.
-    pub(super) async fn start(kind: Kind, names: &[String], folder: &RunFolder) -> Result<Self> {
+    pub(super) async fn start(
+        kind: Kind,
+        names: &[String],
+        has_client_links: bool,
+        folder: &RunFolder,
+    ) -> Result<Self> {
         match kind {
             Kind::Proxy => {
-                let links = Links::start(names)
+                let mut ends = names.to_vec();
+                ends.extend(has_client_links.then(|| CLIENTS.to_owned()));
+                let links = Links::start(&ends)
                     .await
                     .context("cannot start the proxies")?;
                 let spawner = Spawner::start().context("cannot start a thread")?;
@@ -88,9 +92,9 @@ impl Premises {
     fn start_switch(names: &[String], folder: &RunFolder) -> Result<Self> {
         prepare(Kind::Namespace).map_err(anyhow::Error::msg)?;
         let device = "cannot create a network device for";
-        let clients = Device::create(port_address(CLIENTS));
+        let clients = Device::create(port_address(CLIENTS_PORT));
         let clients = clients.with_context(|| format!("{device} the clients"))?;
-        let mut devices = vec![(CLIENTS_NAME.to_owned(), clients)];
+        let mut devices = vec![(CLIENTS.to_owned(), clients)];
         let mut spawners = BTreeMap::new();
         for (id, name) in (1u8..).zip(names) {
             let (spawner, device) =
@@ -139,6 +143,15 @@ impl Network {
         match self {
             Self::Proxies(links) => links.address(from, to),
             Self::Packets(_) => Ok(node_address(to_id)),
+        }
+    }
+
+    /// The address at which clients reach a node that listens at `address`.
+    pub(super) fn address_for_clients(&self, node: &str, address: SocketAddr) -> SocketAddr {
+        match self {
+            // Where clients have no links of their own, nothing is between them and the nodes.
+            Self::Proxies(links) => links.address(CLIENTS, node).unwrap_or(address),
+            Self::Packets(_) => address,
         }
     }
 

@@ -85,7 +85,7 @@ impl<W: World> Runner<'_, W> {
             if let Some((event, nth)) = name {
                 let reason = format!("the event it waited for, {event} number {nth}, never came");
                 self.recorder
-                    .update_fault(id, |fault| fault.reason = Some(reason))?;
+                    .update_fault(id, |fault| fault.reason = Some(reason));
             }
         }
         Ok(())

@@ -11,6 +11,9 @@ use super::reader::{Reader, bad};
 use super::targets::{Target, Targets, at_least, check_names};
 use super::words::{Word, word_in_records};
 
+/// Name of the clients at the ends of links, where faults have links of clients, too.
+pub const CLIENTS: &str = "clients";
+
 /// Which links a fault takes. Nodes are halved, ordered and drawn anew for each fault.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {

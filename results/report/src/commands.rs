@@ -1,7 +1,7 @@
 //! Owns the command lines by which a reader repeats a run.
 //! Never runs them.
 
-use results::manifest::{Manifest, Voters};
+use results::manifest::{Manifest, Network, Voters};
 use results::verdict::Validity;
 
 use crate::reading::Run;
@@ -34,8 +34,12 @@ impl ReproduceCommand {
 pub(crate) fn reproduce(run: &Run) -> Vec<ReproduceCommand> {
     let name = printable(&run.name);
     let store = run.manifest.as_ref().and_then(store_of);
+    let network = run.manifest.as_ref().and_then(network_of);
     let on_run = |verb: &str| {
         let mut words = vec!["harness", verb, &name];
+        if verb != "analyze" {
+            words.extend(network.iter().flat_map(|network| ["--network", *network]));
+        }
         words.extend(store.iter().flat_map(|store| ["--out", store.as_str()]));
         line(&words)
     };
@@ -97,6 +101,25 @@ fn store_of(manifest: &Manifest) -> Option<String> {
     None
 }
 
+/// What carried bytes between real processes, unless it was the usual.
+fn network_of(manifest: &Manifest) -> Option<&'static str> {
+    match manifest.options.cluster.network {
+        Network::Namespace if !manifest.is_simulated() => Some("namespace"),
+        _ => None,
+    }
+}
+
+/// Whether a majority must recover alone, where that is not what happens by itself.
+fn liveness_phase(manifest: &Manifest, from_file: bool) -> Option<&'static str> {
+    let options = &manifest.options;
+    let is_usual = !from_file && !options.nemesis.is_empty();
+    (options.liveness_phase != is_usual).then_some(if options.liveness_phase {
+        "on"
+    } else {
+        "off"
+    })
+}
+
 fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     let options = &manifest.options;
     let nemesis = if options.nemesis.is_empty() {
@@ -154,6 +177,15 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     flag("--seed", manifest.seed.to_string());
     if let Some(bug) = &options.bug {
         flag("--bug", bug.clone());
+    }
+    if let Some(network) = network_of(manifest) {
+        flag("--network", network.into());
+    }
+    if let Some(switch) = liveness_phase(manifest, from_file) {
+        flag("--liveness-phase", switch.into());
+    }
+    if cluster.client_links {
+        words.push("--client-links".into());
     }
     if cluster.trace_messages {
         words.push("--trace-messages".into());
