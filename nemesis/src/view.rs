@@ -31,6 +31,9 @@ pub struct ClusterView {
     pub least_voter_count: Option<usize>,
     /// By node: files whose durable contents it has lost and not got back.
     pub damaged: BTreeMap<String, BTreeSet<Files>>,
+    /// The nodes that do not run at present, as far as the world tells: they have nothing to lose but their
+    /// disks, and a drawn fault had better hit others.
+    pub down: BTreeSet<String>,
     /// The node whose event started the fault, if an event did.
     pub event_node: Option<String>,
 }

@@ -203,7 +203,14 @@ impl World for ProcessWorld {
     }
 
     fn view(&self, leader: Option<&str>) -> ClusterView {
-        self.shared.membership.view(leader)
+        let cluster = &self.shared.cluster;
+        let down = cluster
+            .names()
+            .filter(|node| cluster.address(node).is_none());
+        ClusterView {
+            down: down.cloned().collect(),
+            ..self.shared.membership.view(leader)
+        }
     }
 
     fn call(&mut self, call: Call) {
