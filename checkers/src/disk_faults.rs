@@ -33,7 +33,7 @@ pub(crate) fn explanation<'a>(
             return false;
         }
         if fault.damaged_nodes().any(|damaged| damaged == node) {
-            return refused_to_start;
+            return refused_to_start && !has_new_disk(schedule, fault, node, time_ns);
         }
         let late_ns = if owes_an_end(fault) {
             HELD_UP_NS
@@ -57,7 +57,25 @@ pub(crate) fn damage<'a>(
     let mut faults = schedule.faults.iter();
     faults.find(|fault| {
         let is_past = since_ns(fault).is_some_and(|since_ns| since_ns <= time_ns);
-        is_past && fault.damaged_nodes().any(|damaged| damaged == node)
+        is_past
+            && fault.damaged_nodes().any(|damaged| damaged == node)
+            && !has_new_disk(schedule, fault, node, time_ns)
+    })
+}
+
+/// Whether the disk on which a fault destroyed data was replaced by `time_ns`: nothing is wrong with the new one.
+pub(crate) fn has_new_disk(
+    schedule: &Schedule,
+    damage: &ScheduledFault,
+    node: &str,
+    time_ns: u64,
+) -> bool {
+    let Some(damaged_ns) = since_ns(damage) else {
+        return false;
+    };
+    schedule.faults.iter().any(|fault| {
+        let replaced_ns = since_ns(fault).filter(|_| fault.has_replaced_disk_of(node));
+        replaced_ns.is_some_and(|replaced_ns| (damaged_ns..=time_ns).contains(&replaced_ns))
     })
 }
 

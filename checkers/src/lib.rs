@@ -71,7 +71,9 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
     };
     let mut checkers = BTreeMap::new();
     checkers.insert("epoch-history".to_owned(), epoch_history);
-    let conformance = isolated(CONFORMANCE, &|| conformance::check(&recording.trace));
+    let conformance = isolated(CONFORMANCE, &|| {
+        conformance::check_run(&recording.trace, &recording.manifest, &recording.schedule)
+    });
     checkers.insert(CONFORMANCE.to_owned(), conformance);
     if !recording.disks.is_empty() {
         let disks = isolated(DISKS, &|| {

@@ -89,7 +89,10 @@ impl Onlooker {
         };
         let mut checkers = BTreeMap::from([("epoch-history".to_owned(), epoch_history)]);
         let specification = self.conformance?;
-        let conformance = catch_unwind(AssertUnwindSafe(|| specification.conclude())).ok()?;
+        let conformance = catch_unwind(AssertUnwindSafe(|| {
+            specification.conclude_run(&recording.manifest, &recording.schedule)
+        }))
+        .ok()?;
         checkers.insert(CONFORMANCE.to_owned(), conformance);
         if !recording.disks.is_empty() {
             let claimed = self.disks?;

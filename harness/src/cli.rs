@@ -220,8 +220,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULTS")]
     pub nemesis: Option<String>,
     /// What clients do: register, append, set, counter, unique-ids or list-append; the README says what each is
-    #[arg(long, default_value = workload::WORKLOADS[0], value_name = "NAME")]
-    pub workload: String,
+    /// [default: register; with --swarm: drawn for every seed]
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
     /// How long the workload runs: seconds, or 5m
     #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time: u64,
@@ -315,6 +316,21 @@ impl RunArgs {
     pub fn usual() -> Self {
         let usual = UsualRun::try_parse_from(["run"]);
         usual.expect("every flag of a run has a default").run
+    }
+
+    /// What `run` does with these flags, separated by spaces.
+    ///
+    /// # Errors
+    /// For people: what is wrong with the flags.
+    pub fn with_flags(flags: &str) -> Result<Self, String> {
+        let words = std::iter::once("run").chain(flags.split_whitespace());
+        let parsed = UsualRun::try_parse_from(words);
+        parsed.map(|usual| usual.run).map_err(|error| error.to_string())
+    }
+
+    /// What clients do, unless it is drawn.
+    pub fn workload(&self) -> &str {
+        self.workload.as_deref().unwrap_or(workload::WORKLOADS[0])
     }
 
     /// What goes wrong, where no schedule says it.

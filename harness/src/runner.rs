@@ -38,6 +38,8 @@ const PROGRESS_NS: u64 = 200 * NS_PER_MS;
 const DRAIN_SLACK_NS: u64 = 5_000 * NS_PER_MS;
 /// How long healing and restoring may take before the run goes on without their confirmation.
 const HEAL_LIMIT_NS: u64 = 60_000 * NS_PER_MS;
+/// How often a fault that must wait for others to be over looks whether they are.
+const BUDGET_LOOK_MS: u64 = 250;
 /// Pause before a final read is tried again.
 const READ_RETRY_NS: u64 = 50 * NS_PER_MS;
 
@@ -58,6 +60,8 @@ pub struct Runner<'a, W: World> {
     active: BTreeSet<u64>,
     /// Faults whose heal was asked for and not yet reported.
     healing: BTreeSet<u64>,
+    /// Faults of which the history says that they are due.
+    told: BTreeSet<u64>,
     /// Faults to heal as soon as their start is reported.
     heal_when_started: BTreeSet<u64>,
     bursts: Bursts,
@@ -140,6 +144,7 @@ impl<'a, W: World> Runner<'a, W> {
             starting: BTreeSet::new(),
             active: BTreeSet::new(),
             healing: BTreeSet::new(),
+            told: BTreeSet::new(),
             heal_when_started: BTreeSet::new(),
             bursts: Bursts::default(),
             held: BTreeMap::new(),
@@ -333,8 +338,11 @@ impl<'a, W: World> Runner<'a, W> {
         };
         let now_ns = self.world.now_ns();
         let f = format!("start-{}", fault.fault.kind);
-        self.recorder
-            .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
+        // Said once, even if it has to wait for others.
+        if self.told.insert(id) {
+            self.recorder
+                .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
+        }
         self.starting.insert(id);
         if needs_sight(&fault) {
             self.world.look(id);
@@ -354,11 +362,16 @@ impl<'a, W: World> Runner<'a, W> {
                 "its time was over before the nodes were looked at".into(),
             );
         }
+        let now_ns = self.world.now_ns();
         let resolution = match self.resolve(&fault, sight) {
             Ok(resolution) => resolution,
+            Err(_) if self.may_wait(&fault, now_ns) => {
+                self.starting.remove(&id);
+                self.timeline.postpone(id, now_ns / NS_PER_MS + BUDGET_LOOK_MS);
+                return Ok(());
+            }
             Err(reason) => return self.skip_fault(id, reason),
         };
-        let now_ns = self.world.now_ns();
         let resolved = ResolvedFault {
             event: self.causes.get(&id).map(|cause| cause.event.clone()),
             ..resolution.to_resolved(now_ns / NS_PER_MS)
@@ -371,6 +384,23 @@ impl<'a, W: World> Runner<'a, W> {
         }
         self.world.start_fault(id, resolution.action);
         Ok(())
+    }
+
+    /// Whether a fault that cannot hit anybody now may do so later: what may be destroyed, and who may be
+    /// removed, is different once a lost voter has been replaced or a change is over. It waits twice as long
+    /// as it would last.
+    fn may_wait(&self, fault: &ScheduledFault, now_ns: u64) -> bool {
+        let Ok(parsed) = Fault::from_description(&fault.fault) else {
+            return false;
+        };
+        let is_bound = parsed.destroys().is_some() && !parsed.is_beyond_budget();
+        let waits = is_bound || matches!(parsed, Fault::Membership { .. });
+        let until_ms = fault.trigger.at_ms + 2 * fault.duration_ms;
+        let end_ns = START_UP_MS * NS_PER_MS + self.time_ns;
+        waits
+            && fault.trigger.on.is_none()
+            && fault.resolved.is_none()
+            && now_ns < (until_ms * NS_PER_MS).min(end_ns - end_ns / 10)
     }
 
     fn skip_fault(&mut self, id: u64, reason: String) -> results::Result<()> {
@@ -416,14 +446,19 @@ impl<'a, W: World> Runner<'a, W> {
         resolve(self.seed, fault.id, &parsed, &view)
     }
 
-    /// The nodes of which data was destroyed. None is ever made good again, and as a node does not start
-    /// with any damage, nobody gets at what else is on its disk.
+    /// The nodes of which data was destroyed, and that have got no new disk since. None is ever made good
+    /// again otherwise, and as a node does not start with any damage, nobody gets at what else is on its disk.
     fn damaged_nodes(&self) -> BTreeMap<String, BTreeSet<Files>> {
+        let faults = self.recorder.schedule().faults.iter();
+        let mut faults: Vec<&ScheduledFault> =
+            faults.filter(|fault| fault.resolved.is_some()).collect();
+        faults.sort_by_key(|fault| fault.resolved.as_ref().map(|resolved| resolved.at_ms));
         let mut damaged = BTreeMap::new();
-        for fault in &self.recorder.schedule().faults {
+        for fault in faults {
             for node in fault.damaged_nodes() {
                 damaged.insert(node.to_owned(), BTreeSet::from([Files::All]));
             }
+            damaged.retain(|node, _| !fault.has_replaced_disk_of(node));
         }
         damaged
     }

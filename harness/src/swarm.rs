@@ -21,6 +21,23 @@ const KINDS: [(Kind, usize); 5] = [
 ];
 /// Sizes of clusters, by how often they are drawn.
 const NODES: [u32; 16] = [1, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5, 5, 5, 6, 7, 7];
+/// Workloads, by how often they are drawn: registers are judged the most strictly, the others see what a
+/// register forgets.
+const WORKLOADS: [(&str, usize); 6] = [
+    ("register", 9),
+    ("append", 3),
+    ("counter", 3),
+    ("set", 2),
+    ("list-append", 2),
+    ("unique-ids", 1),
+];
+
+/// The workloads to draw from, each as often as it is to come in twenty seeds.
+pub fn workloads() -> Vec<String> {
+    let all = WORKLOADS.iter();
+    let all = all.flat_map(|(name, count)| std::iter::repeat_n((*name).to_owned(), *count));
+    all.collect()
+}
 
 /// What sort of run it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +107,9 @@ impl Draws {
     }
 }
 
-/// Draws the run of a seed. `pool` are the families to draw from, and `base` is what is not drawn.
-pub fn draw(seed: u64, pool: &[Family], base: &RunOptions) -> Drawn {
+/// Draws the run of a seed. `pool` are the families and `workloads` the workloads to draw from, and `base` is
+/// what is not drawn.
+pub fn draw(seed: u64, pool: &[Family], workloads: &[String], base: &RunOptions) -> Drawn {
     let draws = Draws { seed };
     let kind = draws.kind();
     let nodes = draws.choose("nodes", &NODES);
@@ -131,7 +149,9 @@ pub fn draw(seed: u64, pool: &[Family], base: &RunOptions) -> Drawn {
             draws.choose("intensity", &[50, 100, 100, 150]),
         ),
     };
+    let workload = draws.below("workload", workloads.len().max(1) as u64) as usize;
     let options = RunOptions {
+        workload: workloads.get(workload).unwrap_or(&base.workload).clone(),
         nemesis: families.iter().map(|f| f.name().to_owned()).collect(),
         nodes,
         // With fewer, no thread would write, or none would read.
@@ -243,14 +263,15 @@ mod tests {
     ];
 
     fn drawn(seed: u64) -> Drawn {
-        draw(seed, &POOL, &base())
+        draw(seed, &POOL, &workloads(), &base())
     }
 
     fn line(drawn: &Drawn) -> String {
         let options = &drawn.options;
         let (timers, cluster) = (&options.timers, &options.cluster);
         format!(
-            "{} {} n{}+{}+{} {:?} {}% x{} {}/s {}/{} {:?}/{:?}/{:?}",
+            "{} {} {} n{}+{}+{} {:?} {}% x{} {}/s {}/{} {:?}/{:?}/{:?}",
+            options.workload,
             cluster.swarm.as_deref().unwrap_or("-"),
             options.nemesis.join("+"),
             options.nodes,
@@ -283,6 +304,23 @@ mod tests {
         "few-long partition-random+kill+pause+clock-skew+membership+snapshot n3+0+2 Log 100% x10 1000/s 60/400 8192/40960/1048576",
         "mixed partition-random+pause n7+2+0 Log 100% x10 50/s 120/800 8192/8192/1048576",
     ];
+
+    #[test]
+    fn every_workload_comes_and_registers_come_most() {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for seed in 0..2_000 {
+            *counts.entry(drawn(seed).options.workload).or_default() += 1;
+        }
+        assert_eq!(counts.len(), crate::workload::WORKLOADS.len(), "{counts:?}");
+        for (name, weight) in WORKLOADS {
+            let expected = weight as u64 * 100;
+            let found = counts[name];
+            assert!((expected / 2..expected * 2).contains(&found), "{counts:?}");
+        }
+        let asked_for = ["set".to_owned()];
+        let one = draw(3, &POOL, &asked_for, &base());
+        assert_eq!(one.options.workload, "set");
+    }
 
     /// So that a campaign sees every one of them, whatever else it is made of.
     #[test]
@@ -325,7 +363,7 @@ mod tests {
     fn a_family_that_is_not_asked_for_never_comes_and_changes_nothing_else() {
         for seed in 0..200 {
             let all = drawn(seed);
-            let few = draw(seed, &POOL[..5], &base());
+            let few = draw(seed, &POOL[..5], &workloads(), &base());
             assert!(!few.families.contains(&Family::Snapshot));
             let sizes = |drawn: &Drawn| {
                 let options = &drawn.options;

@@ -6,7 +6,7 @@ mod shapes;
 mod tests;
 
 use crate::action::{Action, ClockSetting, VoterChange};
-use crate::budget::minority;
+use crate::budget::{FaultBudget, minority};
 use crate::fault::{
     CLIENTS, Direction, Fault, Files, Group, LinkSelector, MembershipChange, Shape, Target, Targets,
 };
@@ -91,7 +91,8 @@ impl Resolver<'_> {
             && !fault.is_beyond_budget()
             && let Some(targets) = fault.targets()
         {
-            let positions = self.within_budget(targets, files)?;
+            let can_be_down = matches!(fault, Fault::Wipe { .. });
+            let positions = self.within_budget(targets, files, can_be_down)?;
             return Ok(on_nodes(fault, self.names(positions)));
         }
         Ok(match fault {
@@ -155,24 +156,39 @@ impl Resolver<'_> {
     }
 
     /// The targets whose data may be destroyed without the cluster losing what it acknowledged. Drawn
-    /// targets are drawn among those; what was asked for by name is hit as a whole or not at all.
-    fn within_budget(&mut self, targets: &Targets, files: Files) -> Result<Vec<usize>, String> {
+    /// targets are drawn among those, and another one stands in for a leader that is none of them; what was
+    /// asked for by name is hit as a whole or not at all. A disk can be replaced while its node is down
+    /// because of it (`can_be_down`), which is how such a node comes back.
+    fn within_budget(
+        &mut self,
+        targets: &Targets,
+        files: Files,
+        can_be_down: bool,
+    ) -> Result<Vec<usize>, String> {
         let mut budget = self.view.budget();
-        let spent = || {
-            format!(
-                "it would destroy data of which {} of {} voters have lost their copy already",
-                self.view.budget().allowed_count() - self.view.budget().left(files),
-                self.view.least_voter_count()
-            )
+        let spent = format!(
+            "it would destroy data of which {} of {} voters have lost their copy already",
+            budget.allowed_count() - budget.left(files),
+            self.view.least_voter_count()
+        );
+        let is_there = |name: &String| {
+            !self.view.down.contains(name)
+                || (can_be_down && self.view.damaged.contains_key(name))
         };
-        if *targets == Targets::One {
-            let eligible: Vec<usize> = (0..self.view.nodes.len())
-                .filter(|position| budget.may_hit(&self.view.nodes[*position], files))
+        let may_hit =
+            |name: &String, budget: &FaultBudget| is_there(name) && budget.may_hit(name, files);
+        if let Targets::One | Targets::Leader = targets {
+            let leader = (*targets == Targets::Leader).then(|| self.leader());
+            let view = self.view;
+            if let Some(leader) = leader.filter(|leader| may_hit(&view.nodes[*leader], &budget)) {
+                return Ok(vec![leader]);
+            }
+            let eligible: Vec<usize> = (0..view.nodes.len())
+                .filter(|position| may_hit(&view.nodes[*position], &budget))
                 .collect();
             let drawn = self.draws.choose(self.id, DRAW_NODE, &eligible);
-            return drawn.map(|position| vec![*position]).ok_or_else(spent);
+            return drawn.map(|position| vec![*position]).ok_or(spent);
         }
-        let spent = spent();
         let most = budget.allowed_count();
         let (wanted, as_many_as_possible) = match targets {
             Targets::Minority => (self.voter_order(), true),
@@ -185,7 +201,12 @@ impl Resolver<'_> {
             if *targets == Targets::Minority && hit.len() == most {
                 break;
             }
-            if budget.may_hit(name, files) {
+            let may_hit = if as_many_as_possible {
+                may_hit(name, &budget)
+            } else {
+                budget.may_hit(name, files)
+            };
+            if may_hit {
                 budget.damage(name, files);
                 hit.push(position);
             } else if !as_many_as_possible {
@@ -336,6 +357,14 @@ impl Resolver<'_> {
                     _ => self.spare()?,
                 },
             }),
+            // Nobody who could be promoted was there from the start: somebody comes first.
+            MembershipChange::Promote
+                if *target == Target::One && self.view.members(Group::Observers, "").is_err() =>
+            {
+                Ok(VoterChange::Add {
+                    node: self.spare()?,
+                })
+            }
             MembershipChange::Promote => {
                 let target = match target {
                     Target::One => &Target::OneOf(Group::Observers),
@@ -349,8 +378,7 @@ impl Resolver<'_> {
                 Ok(VoterChange::Promote { node })
             }
             MembershipChange::Remove | MembershipChange::RemoveLeader => {
-                let node = self.leaving_voter(target)?;
-                self.check_needed(&node)?;
+                let node = self.dispensable_voter(target)?;
                 let kept_count = match target {
                     Target::Node(_) => 1,
                     _ => VOTERS_KEPT,
@@ -365,6 +393,26 @@ impl Resolver<'_> {
                 node: self.leaving_voter(target)?,
                 by: self.spare()?,
             }),
+        }
+    }
+
+    /// The voter that is to leave. If others have lost data, somebody who is not needed is drawn, or stands in
+    /// for a leader who is.
+    fn dispensable_voter(&mut self, target: &Target) -> Result<String, String> {
+        let asked_for = self.leaving_voter(target)?;
+        let needed = self.check_needed(&asked_for);
+        if needed.is_ok() {
+            return Ok(asked_for);
+        }
+        let nodes = &self.view.nodes;
+        let voters = self.voters.iter().map(|position| &nodes[*position]);
+        let others: Vec<&String> = voters.filter(|it| self.check_needed(it).is_ok()).collect();
+        match (target, needed) {
+            (Target::One | Target::Leader, Err(why)) => {
+                let drawn = self.draws.choose(self.id, DRAW_NODE, &others);
+                drawn.map(|node| (*node).clone()).ok_or(why)
+            }
+            (_, needed) => needed.map(|()| asked_for),
         }
     }
 

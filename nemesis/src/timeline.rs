@@ -120,6 +120,12 @@ impl Timeline {
         }
     }
 
+    /// Lets a fault that could not start yet start at `at_ms` instead; it lasts as long as it would have.
+    pub fn postpone(&mut self, id: u64, at_ms: u64) {
+        self.forget(id);
+        self.starts.insert((at_ms, id));
+    }
+
     /// Takes an active fault out without healing it, for one that was skipped. Whether it was active.
     pub fn forget(&mut self, id: u64) -> bool {
         let healing = self.heals.iter().copied().find(|(_, active)| *active == id);

@@ -33,6 +33,9 @@ pub struct ClusterView {
     pub damaged: BTreeMap<String, BTreeSet<Files>>,
     /// Whether faults of links take links between clients and nodes, too.
     pub has_client_links: bool,
+    /// The nodes that do not run at present, as far as the world tells: they have nothing to lose but their
+    /// disks, and a drawn fault had better hit others.
+    pub down: BTreeSet<String>,
     /// The node whose event started the fault, if an event did.
     pub event_node: Option<String>,
 }

@@ -128,6 +128,12 @@ impl ScheduledFault {
         damaged_nodes(&self.effect)
     }
 
+    /// Whether a node got a new disk, with nothing on it.
+    pub fn has_replaced_disk_of(&self, node: &str) -> bool {
+        self.effect
+            .contains_key(&format!("{node}_new_directory_id"))
+    }
+
     /// Whether the fault was applied and at least one of its measured effects is not zero.
     pub fn had_effect(&self) -> bool {
         self.outcome == Some(FaultOutcome::Installed)

@@ -6,15 +6,19 @@
 //! what was answered; without them, what a replica does by itself.
 
 mod messages;
+mod patience;
 mod replica;
 mod rules;
 mod steps;
 
+use results::manifest::Manifest;
+use results::schedule::Schedule;
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity};
 
 use crate::epoch_history::nodes::Nodes;
 use crate::{conclusion, counted};
+use patience::Patience;
 use replica::Replica;
 use rules::Rules;
 
@@ -25,6 +29,7 @@ const SOURCE: &str = "KIP-595; KIP-853; KIP-996, as an executable specification"
 pub struct Specification {
     replicas: Nodes<Replica>,
     rules: Rules,
+    patience: Patience,
     event_count: u64,
 }
 
@@ -37,10 +42,18 @@ impl Specification {
         // After a gap nobody knows what a step began from.
         if !replica.is_broken {
             steps::take(replica, &mut self.rules, event);
+            self.patience.observe(replica, event);
         }
     }
 
-    /// What came of all events.
+    /// What came of all events of a run with these options and faults: they say how long nodes may wait.
+    pub fn conclude_run(mut self, manifest: &Manifest, schedule: &Schedule) -> CheckerResult {
+        let patience = std::mem::take(&mut self.patience);
+        patience.conclude(manifest, schedule, &mut self.rules);
+        self.conclude()
+    }
+
+    /// What came of all events, apart from how long anything took.
     pub fn conclude(self) -> CheckerResult {
         let broken = self.replicas.iter().find(|(_, replica)| replica.is_broken);
         let lost = broken.map(|(node, _)| format!("events of {node} are missing"));
@@ -76,6 +89,15 @@ impl Specification {
         result.properties = properties;
         result
     }
+}
+
+/// Holds every step of a run against the specification, and how long its nodes waited.
+pub fn check_run(trace: &[TraceEvent], manifest: &Manifest, schedule: &Schedule) -> CheckerResult {
+    let mut specification = Specification::default();
+    for event in trace {
+        specification.observe(event);
+    }
+    specification.conclude_run(manifest, schedule)
 }
 
 /// Holds every step of a trace against the specification.

@@ -23,10 +23,12 @@ pub(super) enum Rule {
     HighWatermarks,
     FetchAnswers,
     Epochs,
+    Announcements,
+    Followers,
 }
 
 /// Id, title and source, in the order of [`Rule`].
-const RULES: [(Rule, &str, &str, &str); 11] = [
+const RULES: [(Rule, &str, &str, &str); 13] = [
     (
         Rule::Roles,
         "C1",
@@ -96,6 +98,18 @@ const RULES: [(Rule, &str, &str, &str); 11] = [
         "whoever answers a request of a later epoch has adopted that epoch, pre-votes included",
         "KIP-595; KIP-996; openraft #1796",
     ),
+    (
+        Rule::Announcements,
+        "C12",
+        "a leader tells voters that do not fetch that it leads, again and again",
+        "KIP-595; KAFKA-16536, KAFKA-16926",
+    ),
+    (
+        Rule::Followers,
+        "C13",
+        "a voter follows no leader that has not answered its fetches for a fetch timeout",
+        "KIP-595; KAFKA-15489",
+    ),
 ];
 
 /// How often each rule was applied, how often it could not be, and what broke it first.
@@ -140,6 +154,28 @@ impl Rules {
                 crate::seconds(event.time)
             );
             (summary, event_json(event), json!({ "expected": expected }))
+        });
+    }
+
+    /// As [`Self::demand`], of something that took its time until `time`.
+    pub(super) fn demand_at(
+        &mut self,
+        rule: Rule,
+        node: &str,
+        time: u64,
+        holds: bool,
+        expected: impl FnOnce() -> String,
+    ) {
+        let property = &mut self.properties[rule as usize];
+        property.checked += 1;
+        if holds {
+            return;
+        }
+        self.first.get_or_insert((time, rule));
+        property.violated(time, || {
+            let expected = expected();
+            let summary = format!("{node} at {}: {expected}", crate::seconds(time));
+            (summary, json!({ "node": node }), json!({ "expected": expected }))
         });
     }
 

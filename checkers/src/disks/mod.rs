@@ -14,6 +14,7 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity};
 use serde_json::json;
 
+use crate::disk_faults::has_new_disk;
 use crate::epoch_history::nodes::Nodes;
 use crate::{conclusion, counted};
 use claims::Claims;
@@ -117,7 +118,10 @@ fn reason_to_leave_out(
     schedule: &Schedule,
 ) -> Option<String> {
     let mut faults = schedule.faults.iter();
-    if let Some(fault) = faults.find(|fault| fault.damaged_nodes().any(|damaged| damaged == node)) {
+    if let Some(fault) = faults.find(|fault| {
+        fault.damaged_nodes().any(|damaged| damaged == node)
+            && !has_new_disk(schedule, fault, node, u64::MAX)
+    }) {
         return Some(format!("fault {} destroyed data on its disk", fault.id));
     }
     if !claims.has_started {

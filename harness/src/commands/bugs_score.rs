@@ -1,11 +1,13 @@
 //! Owns `harness bugs score`: which seeded bugs are noticed, by whom, and after how many seeds.
 //! Never stores runs of the simulation: a seed and a bug give the run again.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use chrono::Utc;
+use nemesis::capability::Capabilities;
 use node::mutants::Bug;
 use results::manifest::Network;
 use results::store::{Store, write_document};
@@ -22,7 +24,7 @@ use crate::interrupts;
 use crate::machine::{job_count, processor_count};
 use crate::progress::Progress;
 use crate::scenario::Scenario;
-use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, hunt, markdown};
+use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, flags, hunt, markdown};
 use crate::simulation::{Campaign, SessionPlan, run_campaign};
 
 /// Seeds of the unmodified node are far from those of hunts.
@@ -63,6 +65,7 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
         hunt_time: Duration::from_millis(args.time_limit),
     };
     let planned = hunts(args, &bugs, &targeted);
+    let planners = targeted_planners(args, &bugs, &capabilities::of_simulation())?;
     let (mut over_count, all_count) = (0, planned.len());
     let mut found = hunt(
         planned,
@@ -73,7 +76,11 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
                 let named = named.ok_or_else(|| Failure::arguments("no such scenario"))?;
                 Ok(named.scenario.plan(seed))
             }
-            _ => plan_with(&planner, hunt.bug, seed),
+            Way::Targeted(_) => match planners.get(hunt.bug.id()) {
+                Some(planner) => plan_with(planner, hunt.bug, seed),
+                None => Err(Failure::arguments("no settings were made for this bug")),
+            },
+            Way::Stock | Way::Processes => plan_with(&planner, hunt.bug, seed),
         },
         &mut |caught| {
             over_count += 1;
@@ -81,7 +88,9 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
         },
     )?;
     if let Some(real) = &real {
-        found.extend(against_processes(args, real, &bugs, &mut progress)?);
+        let world = capabilities::of_processes(Network::Proxy);
+        let aimed = targeted_planners(args, &bugs, &world)?;
+        found.extend(against_processes(args, real, &aimed, &bugs, &mut progress)?);
     }
     found.sort_by(|one, other| (&one.way, one.repetition).cmp(&(&other.way, other.repetition)));
     let score = Score {
@@ -102,6 +111,7 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
         date: Utc::now().format("%Y-%m-%d").to_string(),
         seeds_max: args.seeds,
         repetitions: args.repetitions,
+        time_ms: args.time,
         unmodified,
         hunts: found,
         bugs: bugs.iter().map(|bug| bug.id().to_owned()).collect(),
@@ -159,11 +169,7 @@ fn told(caught: &Caught) -> String {
         failures,
         ..
     } = caught;
-    let way = match way {
-        Way::Stock => "stock".to_owned(),
-        Way::Scenario(name) => format!("scenario {name}"),
-        Way::Processes => "processes".to_owned(),
-    };
+    let way = way.told();
     let outcome = match caught.seed {
         Some(seed) => format!("noticed with seed {seed} by {}", failures.join(", ")),
         None => "not noticed".to_owned(),
@@ -218,7 +224,8 @@ fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
     for bug in bugs {
         let made_for_it = targeted.iter().filter(|targeted| targeted.bug == *bug);
         let made_for_it = made_for_it.map(|targeted| Way::Scenario(targeted.name.clone()));
-        for way in std::iter::once(Way::Stock).chain(made_for_it) {
+        let settings = flags(*bug).map(|flags| Way::Targeted(flags.to_owned()));
+        for way in std::iter::once(Way::Stock).chain(settings).chain(made_for_it) {
             for repetition in 1..=args.repetitions {
                 hunts.push(Hunt {
                     bug: *bug,
@@ -237,12 +244,35 @@ fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
 fn run_args(args: &ScoreArgs) -> RunArgs {
     RunArgs {
         nemesis: Some(args.nemesis.clone()),
-        workload: args.workload.clone(),
+        workload: Some(args.workload.clone()),
         nodes: args.nodes,
         time: args.time,
         interval: args.interval,
         ..RunArgs::usual()
     }
+}
+
+/// By id of a bug: the planner of runs under the settings made for it, in a world that can do what `world`
+/// says. A bug whose faults the world cannot do has none.
+fn targeted_planners(
+    args: &ScoreArgs,
+    bugs: &[Bug],
+    world: &Capabilities,
+) -> Result<BTreeMap<&'static str, Planner>, Failure> {
+    let mut planners = BTreeMap::new();
+    for bug in bugs {
+        let Some(flags) = flags(*bug) else { continue };
+        let settings = RunArgs::with_flags(flags).map_err(Failure::arguments)?;
+        let has_pace = flags.contains("--interval");
+        let interval = if has_pace { settings.interval } else { args.interval };
+        let settings = RunArgs {
+            time: args.time,
+            interval,
+            ..settings
+        };
+        planners.insert(bug.id(), Planner::new(&settings, world.clone())?);
+    }
+    Ok(planners)
 }
 
 /// What a seed runs with a bug.
@@ -283,10 +313,12 @@ fn unmodified(
     })
 }
 
-/// Runs of real processes take as long as they take, one after the other.
+/// Runs of real processes take as long as they take, one after the other; under the settings made for the bug
+/// where there are any.
 fn against_processes(
     args: &ScoreArgs,
-    planner: &Planner,
+    stock: &Planner,
+    aimed: &BTreeMap<&'static str, Planner>,
     bugs: &[Bug],
     progress: &mut Progress,
 ) -> Result<Vec<Caught>, Failure> {
@@ -300,7 +332,7 @@ fn against_processes(
             if interrupts::count() > 0 {
                 break;
             }
-            let planned = plan_with(planner, *bug, seed)?;
+            let planned = plan_with(aimed.get(bug.id()).unwrap_or(stock), *bug, seed)?;
             let plan = RunPlan {
                 label: format!("score-{}", bug.id()),
                 seed,

@@ -15,7 +15,7 @@ use crate::duration::parse_positive_ms;
 use crate::execution::{TIMERS, forget_outcomes};
 use crate::exit::Failure;
 use crate::runner::START_UP_MS;
-use crate::simulation::SessionPlan;
+use crate::simulation::{SCHEDULE, SessionPlan};
 use crate::swarm;
 use crate::workload::WORKLOADS;
 
@@ -80,6 +80,9 @@ impl Planner {
             naming::check_label(name)?;
             return Ok(name.clone());
         }
+        if self.is_swarm && self.args.workload.is_none() {
+            return Ok("swarm".to_owned());
+        }
         let nemesis = if self.is_swarm {
             "swarm".to_owned()
         } else if self.args.schedule.is_none() && is_all(&self.args) {
@@ -99,7 +102,11 @@ impl Planner {
         if !self.is_swarm {
             return self.plan_of(seed, self.voters, &self.options, &self.tuned, asked_percent);
         }
-        let drawn = swarm::draw(seed, &self.tuned.families, &self.options);
+        let workloads = match &self.args.workload {
+            Some(workload) => std::slice::from_ref(workload),
+            None => &swarm::workloads(),
+        };
+        let drawn = swarm::draw(seed, &self.tuned.families, workloads, &self.options);
         let percent = drawn.intensity_percent.saturating_mul(asked_percent) / 100;
         let percent = percent.clamp(1, INTENSITY_MAX_PERCENT);
         let tuned = Tuned {
@@ -145,9 +152,9 @@ fn possible(args: &RunArgs, world: &Capabilities, voters: Voters) -> Capabilitie
 /// # Errors
 /// When there is no such workload, or no such bug.
 fn options(args: &RunArgs, voters: Voters, tuned: &Tuned) -> Result<RunOptions, Failure> {
-    check_workload(&args.workload)?;
+    check_workload(args.workload())?;
     Ok(RunOptions {
-        workload: args.workload.clone(),
+        workload: args.workload().to_owned(),
         nemesis: names(args, tuned),
         nemesis_is_a_pool: false,
         nodes: args.nodes,
@@ -210,7 +217,7 @@ fn is_all(args: &RunArgs) -> bool {
 
 fn names(args: &RunArgs, tuned: &Tuned) -> Vec<String> {
     match &args.schedule {
-        Some(_) => vec!["schedule".into()],
+        Some(_) => vec![SCHEDULE.into()],
         None => tuned.words(args.intensity),
     }
 }

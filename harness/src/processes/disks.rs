@@ -168,7 +168,13 @@ impl Cluster {
     /// # Errors
     /// For people: why not.
     async fn wipe(&self, node: &str, new_directory_id: String) -> Result<String, String> {
-        self.kill(node).await?;
+        let slot = self.slot(node)?.lock().await;
+        // A node that is down because of what was destroyed on its disk comes back that way.
+        let is_broken = slot.is_damaged && slot.process.is_none();
+        drop(slot);
+        if !is_broken {
+            self.kill(node).await?;
+        }
         let mut slot = self.slot(node)?.lock().await;
         let data = slot.settings.folder.join("data");
         let formatting = slot.settings.formatting.as_mut();
@@ -177,10 +183,10 @@ impl Cluster {
             .map_err(|error| format!("cannot remove the data of {node}: {error}"))?;
         // Who votes stands in the log that it lost: it begins as an observer.
         formatting.first_voters = None;
-        Ok(std::mem::replace(
-            &mut formatting.directory_id,
-            new_directory_id,
-        ))
+        let old_directory_id = std::mem::replace(&mut formatting.directory_id, new_directory_id);
+        slot.is_damaged = false;
+        slot.failed_start = None;
+        Ok(old_directory_id)
     }
 }
 

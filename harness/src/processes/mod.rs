@@ -212,7 +212,12 @@ impl World for ProcessWorld {
     }
 
     fn view(&self, leader: Option<&str>) -> ClusterView {
+        let cluster = &self.shared.cluster;
+        let down = cluster
+            .names()
+            .filter(|node| cluster.address(node).is_none());
         ClusterView {
+            down: down.cloned().collect(),
             has_client_links: self.has_client_links,
             ..self.shared.membership.view(leader)
         }

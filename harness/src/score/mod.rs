@@ -2,6 +2,7 @@
 //! Never counts an unknown verdict as noticed, and never leaves out a bug that nobody noticed.
 
 mod table;
+mod targeted;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use crate::interrupts;
 use crate::simulation::{SessionPlan, simulate};
 
 pub use self::table::{Score, Unmodified, markdown};
+pub use self::targeted::{flags, out_of_reach};
 
 /// How often interrupts are looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -27,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub enum Way {
     /// Planned faults of the usual kinds, in the simulation.
     Stock,
+    /// Planned faults under the settings that were made for the bug, in the simulation; their flags.
+    Targeted(String),
     /// The schedule of a scenario that was made for the bug, in the simulation; its name.
     Scenario(String),
     /// Planned faults against real processes.
@@ -69,6 +73,18 @@ pub struct Caught {
     pub summary: String,
     /// Whether all seeds were tried, or the bug was noticed: otherwise time was over, or somebody stopped it.
     pub is_complete: bool,
+}
+
+impl Way {
+    /// For people.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Stock => "stock".to_owned(),
+            Self::Targeted(flags) => format!("targeted: {flags}"),
+            Self::Scenario(name) => format!("scenario {name}"),
+            Self::Processes => "processes".to_owned(),
+        }
+    }
 }
 
 impl Caught {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use node::mutants::Bug;
 use serde::Serialize;
 
-use super::{Caught, Way};
+use super::{Caught, Way, out_of_reach};
 
 /// Everything that was measured, with how.
 #[derive(Debug, Clone, Serialize)]
@@ -24,6 +24,8 @@ pub struct Score {
     pub seeds_max: u64,
     /// Hunts per bug and way.
     pub repetitions: u32,
+    /// How long the workload of a run lasted, in milliseconds.
+    pub time_ms: u64,
     /// The unmodified node under the same faults.
     pub unmodified: Unmodified,
     /// All hunts.
@@ -142,31 +144,54 @@ pub fn markdown(score: &Score) -> String {
             ways.entry(&caught.way).or_default().push(caught);
         }
         if ways.is_empty() {
-            let row = ["not hunted", "–", "–", "nobody"];
+            let row = ["not hunted", "–", "–", "nobody"].map(str::to_owned);
             page.push_str(&line(bug, &row));
         }
         for (way, hunts) in ways {
             let summary = Summary { hunts };
-            let way = match way {
-                Way::Stock => "stock".to_owned(),
-                Way::Scenario(name) => format!("scenario {name}"),
-                Way::Processes => "processes".to_owned(),
-            };
             let cells = [
-                way.as_str(),
+                way.told().as_str(),
                 &summary.seeds(),
                 &summary.seconds(),
                 &summary.caught_by(),
-            ];
+            ]
+            .map(str::to_owned);
             page.push_str(&line(bug, &cells));
         }
     }
     page
 }
 
-fn line(bug: Bug, cells: &[&str; 4]) -> String {
+fn line(bug: Bug, cells: &[String; 4]) -> String {
     let (id, name, priority) = (bug.id(), bug.name(), bug.priority());
     format!("| {id} | {name} | {priority} | {} |\n", cells.join(" | "))
+}
+
+/// How much was measured against real processes, where anything was.
+fn processes(score: &Score) -> String {
+    let hunts = score.hunts.iter().filter(|it| it.way == Way::Processes);
+    let tried: Vec<u64> = hunts.map(|hunt| hunt.tried_count).collect();
+    if tried.is_empty() {
+        return String::new();
+    }
+    let run_count: u64 = tried.iter().sum();
+    format!(
+        " That column is small: {run_count} runs of {} s for {} bugs.",
+        score.time_ms / 1_000,
+        tried.len()
+    )
+}
+
+/// Why nobody noticed these bugs, as far as it is known.
+fn out_of_reach_of<'a>(bugs: impl Iterator<Item = &'a String>) -> String {
+    let mut told = String::new();
+    for id in bugs {
+        let bug = id.parse::<Bug>().ok();
+        if let Some((bug, why)) = bug.and_then(|bug| Some((bug, out_of_reach(bug)?))) {
+            let _ = writeln!(told, "- {id} {bug} cannot be noticed: {why}.");
+        }
+    }
+    if told.is_empty() { told } else { format!("\n{told}") }
 }
 
 fn head(score: &Score) -> String {
@@ -198,15 +223,19 @@ fn head(score: &Score) -> String {
         hunts.any(|caught| caught.seed.is_some())
     };
     let noticed_count = score.bugs.iter().filter(noticed).count();
+    let processes = processes(score);
+    let unseen = out_of_reach_of(score.bugs.iter().filter(|bug| !noticed(bug)));
     format!(
         "# What notices the seeded bugs, and how fast\n\n\
          Made by `{}` on {} with {} ({}).\n\n\
          Each hunt runs seed after seed until a verdict is invalid, {} seeds at most; {} for each bug and way, \
          each with seeds of its own. A hunt that finds nothing counts as longer than any other. Seconds are \
-         wall-clock time of one thread. *Stock* is the planned nemesis in the simulation, *scenario* a \
-         schedule made for the bug, *processes* the planned nemesis against real processes.\n\n\
+         wall-clock time of one thread. *Stock* is the planned nemesis in the simulation, *targeted* a planned \
+         nemesis under the settings made for the bug, *scenario* a schedule made for it, *processes* the \
+         planned nemesis against real processes, under the settings made for the bug where there are \
+         any.{processes}\n\n\
          {} of {} bugs were noticed. The unmodified node under the same faults: {seed_count} seeds, \
-         {invalid_count} false alarms{alarms}, {unknown_count} without a conclusion.\n{incomplete}\n",
+         {invalid_count} false alarms{alarms}, {unknown_count} without a conclusion.\n{incomplete}{unseen}\n",
         score.command,
         score.date,
         score.harness,
@@ -247,6 +276,7 @@ mod tests {
             date: "today".into(),
             seeds_max: 50,
             repetitions: 3,
+            time_ms: 20_000,
             unmodified: Unmodified {
                 seed_count: 9,
                 invalid_count: 1,
@@ -254,7 +284,7 @@ mod tests {
                 ..Unmodified::default()
             },
             hunts,
-            bugs: vec!["B09".into(), "B51".into(), "B01".into()],
+            bugs: ["B09", "B51", "B01", "B67"].map(str::to_owned).into(),
         }
     }
 
@@ -277,7 +307,8 @@ mod tests {
         assert!(row("B51").contains("none in 50"), "{page}");
         assert!(row("B51").contains("nobody"), "{page}");
         assert!(row("B01").contains("not hunted"), "{page}");
-        assert!(page.contains("1 of 3 bugs"), "{page}");
+        assert!(page.contains("1 of 4 bugs"), "{page}");
+        assert!(page.contains("- B67 cluster-id-skip cannot be noticed: all nodes"), "{page}");
         assert!(page.contains("seed 4: liveness/recovery"), "{page}");
     }
 

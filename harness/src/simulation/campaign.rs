@@ -7,7 +7,7 @@
     reason = "threads and wall-clock time are about the campaign, not about any of its runs"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -22,6 +22,8 @@ use super::trial::{Trial, attempt};
 use crate::exit::Failure;
 use crate::interrupts;
 
+/// What options say instead of families where the schedule was written.
+pub const SCHEDULE: &str = "schedule";
 /// How often interrupts are looked for and progress is shown.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -161,15 +163,25 @@ impl CampaignSummary {
 
 impl CampaignSummary {
     fn add_families(&mut self, trial: &Trial) {
-        for word in &trial.nemesis {
-            let name = family_name(word).to_owned();
-            let its = self.by_family.entry(name).or_default();
+        let is_invalid = trial.verdict.valid == Validity::Invalid;
+        // Faults of a schedule that somebody wrote are of no family; they are counted by what they are.
+        let is_written = trial.nemesis.iter().any(|word| word == SCHEDULE);
+        let mut on: BTreeSet<&str> = trial.nemesis.iter().map(|it| family_name(it)).collect();
+        if is_written {
+            on = trial.faults.iter().map(|it| it.fault.kind.as_str()).collect();
+        }
+        for name in on {
+            let its = self.by_family.entry(name.to_owned()).or_default();
             its.seed_count += 1;
-            its.invalid_count += u64::from(trial.verdict.valid == Validity::Invalid);
+            its.invalid_count += u64::from(is_invalid);
         }
         for fault in &trial.faults {
-            let family = Family::of_id(fault.id).map(Family::name);
-            let its = family.and_then(|name| self.by_family.get_mut(name));
+            let name = if is_written {
+                Some(fault.fault.kind.as_str())
+            } else {
+                Family::of_id(fault.id).map(Family::name)
+            };
+            let its = name.and_then(|name| self.by_family.get_mut(name));
             if let Some(its) = its.filter(|_| fault.outcome.is_some()) {
                 its.fault_count += 1;
                 its.effective_count += u64::from(fault.had_effect());

@@ -562,9 +562,11 @@ impl SimulatedWorld {
             Life::Running(_) => true,
             Life::Starting | Life::Ended => false,
             // It does not start with what is on its disk, as it should not; or its disk fails, and
-            // whoever lets it do so starts the node later.
+            // whoever lets it do so starts the node later; or it has left the cluster meanwhile.
             Life::Down
-                if self.faults.damaged.contains(&node) || self.nodes[node].disk.is_failing() =>
+                if self.faults.damaged.contains(&node)
+                    || self.nodes[node].disk.is_failing()
+                    || !self.membership.book.is_member(&self.names[node]) =>
             {
                 true
             }

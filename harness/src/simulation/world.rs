@@ -541,7 +541,11 @@ impl World for SimulatedWorld {
     }
 
     fn view(&self, leader: Option<&str>) -> ClusterView {
-        let view = self.membership.book.view(leader);
+        let down = self.nodes.iter().filter(|node| !node.is_running());
+        let view = ClusterView {
+            down: down.map(|node| node.name.to_string()).collect(),
+            ..self.membership.book.view(leader)
+        };
         if self.membership.can_change() {
             return view;
         }

@@ -149,6 +149,8 @@ impl Book {
     /// A replica is gone with its disk. The node comes back as another one, which has nothing to do with it,
     /// and until the lost one is removed it cannot vote (KIP-853).
     pub fn is_lost(&mut self, replica: Member) {
+        // What was wrong with its data went with the disk.
+        self.damaged.remove(&replica.node);
         self.lost.insert(replica);
     }
 

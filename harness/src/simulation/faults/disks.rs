@@ -108,18 +108,31 @@ impl SimulatedWorld {
         (active, report)
     }
 
-    /// Cuts the power of nodes and gives them new disks.
+    /// Cuts the power of nodes and gives them new disks. A node that is down because of what was destroyed on
+    /// its old one comes back that way.
     pub(super) fn wipe(&mut self, id: u64, names: &[String]) -> (Option<Active>, FaultReport) {
-        let (running, mut problems) = self.running(names);
+        let is_broken = |name: &&String| {
+            let node = self.position(name);
+            node.is_ok_and(|node| {
+                self.faults.damaged.contains(&node) && matches!(self.nodes[node].life, Life::Down)
+            })
+        };
+        let (broken, others): (Vec<&String>, Vec<&String>) =
+            names.iter().partition(|name| is_broken(name));
+        let others: Vec<String> = others.into_iter().cloned().collect();
+        let (mut hit, mut problems) = self.running(&others);
+        hit.extend(broken.iter().filter_map(|name| self.position(name).ok()));
         let mut nodes = Vec::new();
         let mut effect = Map::new();
-        for node in running {
+        for node in hit {
             let name = self.names[node].clone();
             if self.nodes[node].disk.is_failing() {
                 problems.push(format!("the disk of {name} fails for another fault"));
                 continue;
             }
             self.power_off(node);
+            self.faults.damaged.remove(&node);
+            self.faults.failed_starts.remove(&node);
             let (old, new) = self.nodes[node].wipe(self.seed, id, self.now_ns);
             self.membership.book.is_lost(Member {
                 node: name.clone(),

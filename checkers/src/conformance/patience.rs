@@ -1,0 +1,250 @@
+//! Owns how long leaders left silent voters without an announcement, and followers waited in vain.
+//! Never judges what clocks, pauses, slow disks or a slow machine may have drawn out.
+
+use std::collections::BTreeMap;
+
+use results::manifest::Manifest;
+use results::schedule::{Schedule, ScheduledFault};
+use results::shared_text::SharedText;
+use results::trace::{Role, TraceDetail, TraceEvent};
+
+use super::replica::Replica;
+use super::rules::{Rule, Rules};
+use crate::seconds;
+
+const MS: u64 = 1_000_000;
+/// Shorter waits than this are never too long, whatever the timers are.
+const NOTED_NS: u64 = 300 * MS;
+/// So many of the longest waits are kept.
+const KEPT_MAX_COUNT: usize = 256;
+/// What a node's own work, and messages on their way, may add to a wait.
+const SLACK_MS: u64 = 300;
+/// How long what a fault did to a node may be felt once it is healed.
+const AFTERMATH_MS: u64 = 1_000;
+
+/// A wait that is over.
+#[derive(Debug, Clone)]
+struct Wait {
+    node: SharedText,
+    /// The voter that was left alone; `None` for a follower that waited for its leader.
+    voter: Option<String>,
+    epoch: i32,
+    since_ns: u64,
+    until_ns: u64,
+}
+
+impl Wait {
+    fn length_ns(&self) -> u64 {
+        self.until_ns.saturating_sub(self.since_ns)
+    }
+}
+
+/// What one node waits for at present.
+#[derive(Debug)]
+enum Waiting {
+    /// By voter: when the leader last heard a fetch of it, or told it that it leads.
+    Leader(BTreeMap<String, u64>),
+    /// Since when no fetch of the follower succeeded.
+    Follower(u64),
+}
+
+/// Watches the waits of all nodes that report messages.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    waiting: BTreeMap<SharedText, (i32, Waiting)>,
+    long: Vec<Wait>,
+}
+
+impl Patience {
+    /// Takes an event, after the replica has taken its step.
+    pub(super) fn observe(&mut self, replica: &Replica, event: &TraceEvent) {
+        if !replica.reports_messages {
+            return;
+        }
+        match &event.detail {
+            TraceDetail::Started(_) => {
+                // How long it waited before it ended, nobody knows.
+                self.waiting.remove(&event.node);
+                self.begin(replica, event);
+            }
+            TraceDetail::RoleChange { .. } | TraceDetail::EpochAdopted { .. } => {
+                self.end(event);
+                self.begin(replica, event);
+            }
+            TraceDetail::RpcReceived { from, message } => match (&*message.rpc, replica.role) {
+                ("fetch", Some(Role::Leader)) if !message.is_response => {
+                    self.contact(event, from);
+                }
+                ("fetch" | "fetch-snapshot", Some(Role::Follower))
+                    if message.is_response && message.error.is_none() =>
+                {
+                    self.end(event);
+                    self.begin(replica, event);
+                }
+                _ => {}
+            },
+            TraceDetail::RpcSent { to, message }
+                if &*message.rpc == "begin-quorum-epoch" && !message.is_response =>
+            {
+                self.contact(event, to);
+            }
+            TraceDetail::VotersAppended { .. } | TraceDetail::Truncate { .. } => {
+                self.change_voters(replica, event);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, replica: &Replica, event: &TraceEvent) {
+        let waiting = match replica.role {
+            Some(Role::Leader) => {
+                let voters = replica.voters().into_iter().flatten();
+                let others = voters.filter(|voter| *voter != event.node.as_str());
+                Waiting::Leader(others.map(|voter| (voter.clone(), event.time)).collect())
+            }
+            // A follower that does not vote stands for no election, so it has nothing better to do than wait.
+            Some(Role::Follower) if replica.is_voter(&event.node) == Some(true) => {
+                Waiting::Follower(event.time)
+            }
+            _ => return,
+        };
+        self.waiting
+            .insert(event.node.clone(), (replica.epoch, waiting));
+    }
+
+    /// The leader has heard of a voter, or told it that it leads.
+    fn contact(&mut self, event: &TraceEvent, voter: &str) {
+        let Some((epoch, Waiting::Leader(voters))) = self.waiting.get_mut(&event.node) else {
+            return;
+        };
+        let Some(last) = voters.get_mut(voter) else {
+            return;
+        };
+        let wait = Wait {
+            node: event.node.clone(),
+            voter: Some(voter.to_owned()),
+            epoch: *epoch,
+            since_ns: std::mem::replace(last, event.time),
+            until_ns: event.time,
+        };
+        self.note(wait);
+    }
+
+    fn change_voters(&mut self, replica: &Replica, event: &TraceEvent) {
+        let Some((_, Waiting::Leader(known))) = self.waiting.get_mut(&event.node) else {
+            return;
+        };
+        let Some(voters) = replica.voters() else {
+            return known.clear();
+        };
+        known.retain(|voter, _| voters.contains(voter));
+        for voter in voters.iter().filter(|it| *it != event.node.as_str()) {
+            known.entry(voter.clone()).or_insert(event.time);
+        }
+    }
+
+    /// Whatever the node waited for, it does so no longer.
+    fn end(&mut self, event: &TraceEvent) {
+        let Some((epoch, waiting)) = self.waiting.remove(&event.node) else {
+            return;
+        };
+        for wait in waits(&event.node, epoch, waiting, event.time) {
+            self.note(wait);
+        }
+    }
+
+    fn note(&mut self, wait: Wait) {
+        if wait.length_ns() < NOTED_NS {
+            return;
+        }
+        if self.long.len() >= KEPT_MAX_COUNT {
+            let shortest = (0..self.long.len()).min_by_key(|at| self.long[*at].length_ns());
+            if let Some(shortest) = shortest.filter(|at| self.long[*at].length_ns() < wait.length_ns()) {
+                self.long.swap_remove(shortest);
+            } else {
+                return;
+            }
+        }
+        self.long.push(wait);
+    }
+
+    /// Judges the waits of a simulated run by its timers; elsewhere the machine may have been slow. Waits that
+    /// last to the end of the trace are not over, and nobody knows whether their nodes still ran.
+    pub(super) fn conclude(self, manifest: &Manifest, schedule: &Schedule, rules: &mut Rules) {
+        let is_held = schedule.faults.iter().any(|fault| fault.trigger.on.is_some());
+        if !manifest.is_simulated() || is_held {
+            return;
+        }
+        let timers = &manifest.options.timers;
+        // An announcement comes every half fetch timeout, and waits for the answer to the one before.
+        let announced_ms = timers.fetch_timeout_ms
+            + timers.request_timeout_ms
+            + timers.fetch_max_wait_ms
+            + timers.retry_backoff_ms;
+        let followed_ms = timers.fetch_timeout_ms * 3 / 2;
+        for wait in self.long {
+            if schedule.faults.iter().any(|fault| draws_out(fault, &wait)) {
+                continue;
+            }
+            let (since, lasted_ms) = (seconds(wait.since_ns), wait.length_ns() / MS);
+            match &wait.voter {
+                Some(voter) => {
+                    let holds = lasted_ms <= announced_ms + SLACK_MS;
+                    rules.demand_at(Rule::Announcements, &wait.node, wait.until_ns, holds, || {
+                        format!(
+                            "it led epoch {}, heard no fetch of {voter} for {lasted_ms} ms from {since} on, \
+                             and did not tell it so again, as it has to every half fetch timeout",
+                            wait.epoch
+                        )
+                    });
+                }
+                None => {
+                    let holds = lasted_ms <= followed_ms + SLACK_MS;
+                    rules.demand_at(Rule::Followers, &wait.node, wait.until_ns, holds, || {
+                        format!(
+                            "it followed in epoch {} for {lasted_ms} ms from {since} on without an answer \
+                             to any fetch; its fetch timeout is {} ms",
+                            wait.epoch, timers.fetch_timeout_ms
+                        )
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn waits(node: &SharedText, epoch: i32, waiting: Waiting, until_ns: u64) -> Vec<Wait> {
+    let wait = |voter, since_ns| Wait {
+        node: node.clone(),
+        voter,
+        epoch,
+        since_ns,
+        until_ns,
+    };
+    match waiting {
+        Waiting::Follower(since_ns) => vec![wait(None, since_ns)],
+        Waiting::Leader(voters) => voters
+            .into_iter()
+            .map(|(voter, since_ns)| wait(Some(voter), since_ns))
+            .collect(),
+    }
+}
+
+/// Whether a fault may have kept a node from acting in time. A clock that was wrong leaves timers behind that
+/// were set on it, for nobody knows how long.
+fn draws_out(fault: &ScheduledFault, wait: &Wait) -> bool {
+    let (Some(resolved), Some(_)) = (&fault.resolved, fault.outcome) else {
+        return false;
+    };
+    let lasts_on = match fault.fault.kind.as_str() {
+        "clock-skew" | "clock-strobe" => true,
+        "pause" | "slow" | "disk" | "snapshot" => false,
+        _ => return false,
+    };
+    let begins_ns = resolved.at_ms.saturating_mul(MS);
+    let ends_ms = fault.healed_at_ms.filter(|_| !lasts_on);
+    let ends_ns = ends_ms.map_or(u64::MAX, |ends_ms| {
+        ends_ms.saturating_add(AFTERMATH_MS).saturating_mul(MS)
+    });
+    begins_ns < wait.until_ns && wait.since_ns < ends_ns
+}
