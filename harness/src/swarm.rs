@@ -229,6 +229,7 @@ mod tests {
             left_out_operations: Vec::new(),
             cluster: ClusterOptions::default(),
             liveness_phase: false,
+            required_coverage: Vec::new(),
         }
     }
 
