@@ -87,11 +87,7 @@ pub fn check(
     result
 }
 
-fn check_ends(
-    trace: &[TraceEvent],
-    history: &[Operation],
-    schedule: &Schedule,
-) -> CheckerResult {
+fn check_ends(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {
     let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
     failures.extend(history.iter().filter_map(crash));
     failures.extend(

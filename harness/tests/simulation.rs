@@ -381,22 +381,48 @@ fn what_faults_hit_is_told_and_what_was_required_and_not_hit_is_missed() {
 
     let beyond = sim(&["--seed", "1", "--require", missing]);
     assert_eq!(beyond.code, 254, "{}", beyond.stderr);
-    assert!(beyond.stderr.contains("cannot reach it"), "{}", beyond.stderr);
-    let mistyped = sim(&["--seed", "1", "--require", "leader-kiled-between-append-and-flush"]);
+    assert!(
+        beyond.stderr.contains("cannot reach it"),
+        "{}",
+        beyond.stderr
+    );
+    let mistyped = sim(&[
+        "--seed",
+        "1",
+        "--require",
+        "leader-kiled-between-append-and-flush",
+    ]);
     assert_eq!(mistyped.code, 254, "{}", mistyped.stderr);
-    assert!(mistyped.stderr.contains(KILLED_BEFORE_FLUSH), "{}", mistyped.stderr);
+    assert!(
+        mistyped.stderr.contains(KILLED_BEFORE_FLUSH),
+        "{}",
+        mistyped.stderr
+    );
 }
 
 #[test]
 fn what_was_required_of_many_seeds_and_came_in_none_makes_them_unknown() {
     let lab = Lab::new();
     let missing = "candidate-paused-between-append-and-flush";
-    let arguments = ["sim", "--nemesis", "pause", "--time", "3", "--seeds", "1..2", "--require"];
+    let arguments = [
+        "sim",
+        "--nemesis",
+        "pause",
+        "--time",
+        "3",
+        "--seeds",
+        "1..2",
+        "--require",
+    ];
     let outcome = lab.harness(&[&arguments[..], &[missing]].concat());
     assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
     let told = format!("unknown: required, but in no seed: {missing}");
     assert!(outcome.stdout.contains(&told), "{}", outcome.stdout);
-    assert!(outcome.stdout.contains("2 valid, 0 invalid, 0 unknown"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("2 valid, 0 invalid, 0 unknown"),
+        "{}",
+        outcome.stdout
+    );
     assert!(outcome.stdout.contains("\ncovered "), "{}", outcome.stdout);
 }
 
@@ -404,20 +430,38 @@ fn what_was_required_of_many_seeds_and_came_in_none_makes_them_unknown() {
 fn every_property_that_the_documentation_names_is_checked() {
     let lab = Lab::new();
     let nemesis = "membership,snapshot,partition-random,kill";
-    let arguments = ["sim", "--nemesis", nemesis, "--time", "5", "--observers", "1", "--seed", "3"];
+    let arguments = [
+        "sim",
+        "--nemesis",
+        nemesis,
+        "--time",
+        "5",
+        "--observers",
+        "1",
+        "--seed",
+        "3",
+    ];
     let outcome = lab.harness(&[&arguments[..], &["--trace-messages", "--keep"]].concat());
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
     let verdict = document(&lab.latest().join("verdict.json"));
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verification.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .collect();
     assert_eq!(rows.len(), 7, "{rows:?}");
     let world = harness::capabilities::of_simulation();
     for row in rows {
-        let [promise, properties, faults] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
+        let [promise, properties, faults] =
+            row.trim_matches('|').split('|').collect::<Vec<_>>()[..]
+        else {
             panic!("{row}");
         };
-        let named = properties.split(',').map(|name| name.trim().trim_matches('`'));
+        let named = properties
+            .split(',')
+            .map(|name| name.trim().trim_matches('`'));
         for (checker, property) in named.map(|name| name.split_once(' ').unwrap()) {
             let found = &verdict["checkers"][checker]["properties"][property];
             assert!(found.is_object(), "{checker} {property} of {promise}");

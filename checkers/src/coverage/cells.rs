@@ -154,9 +154,8 @@ pub struct Cell {
 impl Cell {
     /// Every cell that can be, by what is done, then by role and phase.
     pub fn all() -> impl Iterator<Item = Self> {
-        all::<Deed>().flat_map(|deed| {
-            columns().map(move |(part, phase)| Self { deed, part, phase })
-        })
+        all::<Deed>()
+            .flat_map(|deed| columns().map(move |(part, phase)| Self { deed, part, phase }))
     }
 
     /// The name.

@@ -27,10 +27,9 @@ pub(super) fn count(
     let forced = forced_snapshots(&ground, schedule);
     let mut counts = BTreeMap::new();
     for fault in &schedule.faults {
-        let Some(at_ms) = begun_ms(fault).filter(|_| fault.had_effect()) else {
+        let Some(at_ns) = begun_ns(fault).filter(|_| fault.had_effect()) else {
             continue;
         };
-        let at_ns = at_ms * NS_PER_MS;
         let nodes = nodes_of(fault);
         for node in &nodes {
             let is_taking = forced.iter().any(|forced| {
@@ -38,8 +37,7 @@ pub(super) fn count(
             });
             let mut phases = Vec::new();
             phases.extend(is_taking.then_some(Phase::TakingSnapshot));
-            let Some((part, phases)) =
-                stood(&ground, fault, node, nodes.len() == 1, at_ns, phases)
+            let Some((part, phases)) = stood(&ground, fault, node, nodes.len() == 1, at_ns, phases)
             else {
                 continue;
             };
@@ -64,7 +62,7 @@ pub(crate) fn ground<'a>(
 ) -> Ground<'a> {
     let faults = schedule.faults.iter().filter(|fault| ends_nodes(fault));
     let by_faults = faults.filter_map(|fault| {
-        let at_ns = begun_ms(fault)? * NS_PER_MS;
+        let at_ns = begun_ns(fault)?;
         Some(nodes_of(fault).into_iter().map(move |node| (node, at_ns)))
     });
     let crashes = history
@@ -75,17 +73,16 @@ pub(crate) fn ground<'a>(
     Ground::new(standings, by_faults.flatten().chain(by_themselves))
 }
 
-/// When a fault that took hold, perhaps not everywhere, began.
-fn begun_ms(fault: &ScheduledFault) -> Option<u64> {
+/// When a fault that took hold, perhaps not everywhere, began: with its event, or in the millisecond that is
+/// recorded.
+fn begun_ns(fault: &ScheduledFault) -> Option<u64> {
     let took_hold = matches!(
         fault.outcome,
         Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
     );
-    fault
-        .resolved
-        .as_ref()
-        .filter(|_| took_hold)
-        .map(|resolved| resolved.at_ms)
+    let resolved = fault.resolved.as_ref().filter(|_| took_hold)?;
+    let event = resolved.event.as_ref();
+    Some(event.map_or(resolved.at_ms * NS_PER_MS, |event| event.time_ns))
 }
 
 fn ends_nodes(fault: &ScheduledFault) -> bool {
@@ -137,7 +134,11 @@ pub(super) fn deeds(fault: &FaultDescription) -> Vec<Deed> {
 }
 
 fn link_deeds(fault: &FaultDescription) -> Vec<Deed> {
-    let has = |names: &[&str]| names.iter().any(|name| fault.parameters.contains_key(*name));
+    let has = |names: &[&str]| {
+        names
+            .iter()
+            .any(|name| fault.parameters.contains_key(*name))
+    };
     let slowed = has(&[
         "delay_ms",
         "bandwidth_bytes_per_second",
@@ -187,7 +188,6 @@ fn stood(
     mut phases: Vec<Phase>,
 ) -> Option<(Part, Vec<Phase>)> {
     let event = fault.resolved.as_ref()?.event.as_ref();
-    let at_ns = event.map_or(at_ns, |event| event.time_ns);
     let own_event = event.filter(|event| event.node == node);
     let on = fault.trigger.on.as_ref();
     let is_before = on.is_some_and(|on| on.edge == Edge::Before);
@@ -274,7 +274,7 @@ fn forced_snapshots(ground: &Ground<'_>, schedule: &Schedule) -> Vec<Forced> {
         if fault.fault.kind != "snapshot" {
             continue;
         }
-        let Some(since_ns) = begun_ms(fault).map(|ms| ms * NS_PER_MS) else {
+        let Some(since_ns) = begun_ns(fault) else {
             continue;
         };
         for node in nodes_of(fault) {

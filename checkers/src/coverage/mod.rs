@@ -119,7 +119,10 @@ pub fn check(
     let mut result = if missing.is_empty() {
         conclusion(Validity::Valid, SOURCE, told)
     } else {
-        let summary = format!("never happened, but was required: {} ({told})", missing.join(", "));
+        let summary = format!(
+            "never happened, but was required: {} ({told})",
+            missing.join(", ")
+        );
         conclusion(Validity::Unknown, SOURCE, summary)
     };
     result.properties = required;
@@ -152,7 +155,9 @@ fn table(counts: &BTreeMap<Cell, u64>, reachable: &BTreeSet<Cell>) -> Value {
         json!({"fault": name_of(deed), "counts": counted.collect::<Vec<_>>()})
     });
     let rows: Vec<Value> = rows.collect();
-    let names = columns.iter().map(|(part, phase)| (name_of(*part), name_of(*phase)));
+    let names = columns
+        .iter()
+        .map(|(part, phase)| (name_of(*part), name_of(*phase)));
     json!({"columns": names.collect::<Vec<_>>(), "rows": rows})
 }
 

@@ -174,7 +174,10 @@ impl Cluster {
 }
 
 fn waits_before(schedule: &Schedule, event: EventName) -> bool {
-    let triggers = schedule.faults.iter().filter_map(|fault| fault.trigger.on.as_ref());
+    let triggers = schedule
+        .faults
+        .iter()
+        .filter_map(|fault| fault.trigger.on.as_ref());
     let mut before = triggers.filter(|on| on.edge == Edge::Before);
     before.any(|on| on.event == event)
 }

@@ -62,10 +62,10 @@ fn flush(log_end: i64) -> Value {
 
 /// n1 leads n2 from 20 ms on; n3 observes from 12 ms on. n1 appends at 100 ms and flushes at 110 ms; it is
 /// silent from 200 ms on, and n2 asks for votes at 300 ms and leads from 320 ms on.
-fn quiet() -> Standings {
+fn events() -> Vec<(u64, &'static str, i32, Value)> {
     let mut observer = started();
     observer["is_voter"] = false.into();
-    standings(&[
+    vec![
         (10, "n1", 0, started()),
         (11, "n2", 0, started()),
         (12, "n3", 0, observer),
@@ -81,7 +81,20 @@ fn quiet() -> Standings {
         (300, "n2", 2, role("candidate")),
         (320, "n2", 2, role("leader")),
         (340, "n3", 2, role("follower")),
-    ])
+    ]
+}
+
+fn quiet() -> Standings {
+    standings(&events())
+}
+
+/// The same, and n1 says nothing from some millisecond on.
+fn silent_from(ms: u64) -> Standings {
+    let events = events().into_iter();
+    let events: Vec<_> = events
+        .filter(|(time, node, ..)| *node != "n1" || *time < ms)
+        .collect();
+    standings(&events)
 }
 
 fn fault(id: u64, kind: &str, at_ms: u64, targets: Value) -> Value {
@@ -117,7 +130,10 @@ fn names(found: &[(String, u64)]) -> Vec<&str> {
 fn a_leader_killed_between_append_and_flush_is_told_from_one_killed_before_and_after() {
     let standings = quiet();
     let killed = |at_ms: u64| {
-        let found = covered(&standings, json!([fault(1, "kill", at_ms, nodes(at_ms, &["n1"]))]));
+        let found = covered(
+            &standings,
+            json!([fault(1, "kill", at_ms, nodes(at_ms, &["n1"]))]),
+        );
         names(&found).join(" ")
     };
     assert_eq!(killed(50), "leader-killed-while-steady");
@@ -131,8 +147,11 @@ fn roles_phases_and_every_node_of_a_cut_are_counted() {
     let cut = json!({"at_ms": 60, "cut": [["n1", "n2"], ["n2", "n1"], ["n1", "n3"]]});
     let found = covered(
         &standings,
-        json!([fault(1, "partition", 60, cut), fault(2, "pause", 61, nodes(61, &["n2"])),
-               fault(3, "pause", 62, nodes(62, &["n2"]))]),
+        json!([
+            fault(1, "partition", 60, cut),
+            fault(2, "pause", 61, nodes(61, &["n2"])),
+            fault(3, "pause", 62, nodes(62, &["n2"]))
+        ]),
     );
     assert_eq!(
         found,
@@ -143,7 +162,10 @@ fn roles_phases_and_every_node_of_a_cut_are_counted() {
             ("observer-partitioned-while-steady".to_owned(), 1),
         ]
     );
-    let starting = covered(&standings, json!([fault(1, "kill", 15, nodes(15, &["n2"]))]));
+    let starting = covered(
+        &standings,
+        json!([fault(1, "kill", 15, nodes(15, &["n2"]))]),
+    );
     assert_eq!(
         names(&starting),
         [
@@ -189,7 +211,7 @@ fn a_fault_without_effect_or_that_was_skipped_covers_nothing() {
 #[test]
 fn a_fault_before_an_event_hits_its_node_in_the_middle_of_it() {
     let standings = quiet();
-    let mut before = fault(1, "kill", 322, nodes(322, &["n2"]));
+    let mut before = fault(1, "kill", 298, nodes(298, &["n2"]));
     before["trigger"] = json!({"on": "vote-persisted", "edge": "before"});
     let event = json!({"node": "n2", "incarnation": 1, "seq": 3, "time_ns": 299 * MS});
     before["resolved"]["event"] = event;
@@ -198,6 +220,12 @@ fn a_fault_before_an_event_hits_its_node_in_the_middle_of_it() {
         names(&found),
         ["follower-killed-between-vote-asked-and-persisted"]
     );
+    let mut of_leader = before.clone();
+    of_leader["trigger"] = json!({"on": "flush", "edge": "before"});
+    of_leader["resolved"] = json!({"at_ms": 104, "nodes": ["n1"], "event":
+        {"node": "n1", "incarnation": 1, "seq": 4, "time_ns": 105 * MS}});
+    let found = covered(&silent_from(105), json!([of_leader]));
+    assert_eq!(names(&found), ["leader-killed-between-append-and-flush"]);
     before["trigger"] = json!({"on": "became-candidate", "edge": "after"});
     let found = covered(&standings, json!([before]));
     assert_eq!(names(&found), ["candidate-killed-during-election"]);
@@ -230,15 +258,24 @@ fn a_required_cell_that_was_not_covered_leaves_the_run_unknown_and_is_named() {
 fn only_what_the_faults_and_the_cluster_can_reach_is_missed() {
     let none = schedule(json!([]));
     let names = |options: &RunOptions, schedule: &Schedule| -> BTreeSet<String> {
-        reachable(options, schedule).into_iter().map(Cell::name).collect()
+        reachable(options, schedule)
+            .into_iter()
+            .map(Cell::name)
+            .collect()
     };
     let plain = names(&options(&["kill:interval=2000ms", "burst"], |_| {}), &none);
     assert!(plain.contains("leader-killed-between-append-and-flush"));
     assert!(plain.contains("follower-killed-while-starting-up"));
     let is_beyond = |name: &String| {
-        ["observer", "paused", "voter-change", "snapshot", "vote-asked"]
-            .iter()
-            .any(|word| name.contains(word))
+        [
+            "observer",
+            "paused",
+            "voter-change",
+            "snapshot",
+            "vote-asked",
+        ]
+        .iter()
+        .any(|word| name.contains(word))
     };
     assert!(!plain.iter().any(is_beyond), "{plain:?}");
     let more = names(
@@ -290,5 +327,8 @@ fn coverage_of_runs_adds_up() {
     assert_eq!(sum.counts["a"], 3);
     assert_eq!(sum.covered_count(), 2);
     assert_eq!(sum.never().collect::<Vec<_>>(), ["c"]);
-    assert_eq!(Coverage::of(&conclusion(Validity::Valid, "", "")), Coverage::default());
+    assert_eq!(
+        Coverage::of(&conclusion(Validity::Valid, "", "")),
+        Coverage::default()
+    );
 }

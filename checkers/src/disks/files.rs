@@ -70,11 +70,7 @@ pub fn snapshot_ends<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<i
 
 /// Where adding up the log begins: with nothing, or with the snapshot at which the log starts. `None` if nothing
 /// is wanted, or that snapshot cannot be read.
-fn fold(
-    files: &BTreeMap<String, Vec<u8>>,
-    log_start: i64,
-    wanted: &BTreeSet<i64>,
-) -> Option<Fold> {
+fn fold(files: &BTreeMap<String, Vec<u8>>, log_start: i64, wanted: &BTreeSet<i64>) -> Option<Fold> {
     wanted.range(log_start + 1..).next()?;
     if log_start == 0 {
         return Some(Fold::new(State::default(), 0, wanted));

@@ -98,7 +98,11 @@ impl State {
             "list" => self.lists.entry(key()?).or_default().extend(values()?),
             "set" => {
                 let set = self.sets.entry(key()?).or_default();
-                set.extend(values()?.into_iter().map(|value| (value.to_string(), value)));
+                set.extend(
+                    values()?
+                        .into_iter()
+                        .map(|value| (value.to_string(), value)),
+                );
             }
             "counter" => {
                 let value = it["value"].as_i64().ok_or("no number")?;
@@ -216,7 +220,10 @@ impl State {
     fn read_bytes(&self, reading: &str, key: &str) -> Result<usize, &'static str> {
         let text = match reading {
             "register-read" => self.registers.get(key).map(Value::to_string),
-            "list-read" => self.lists.get(key).map(|values| Value::from(values.clone()).to_string()),
+            "list-read" => self
+                .lists
+                .get(key)
+                .map(|values| Value::from(values.clone()).to_string()),
             "set-read" => {
                 let set = self.sets.get(key);
                 // Texts of values, commas between them, brackets around them.
@@ -274,7 +281,11 @@ impl Fold {
             state,
             end,
             last_epoch: -1,
-            wanted: wanted.iter().copied().filter(|offset| *offset > end).collect(),
+            wanted: wanted
+                .iter()
+                .copied()
+                .filter(|offset| *offset > end)
+                .collect(),
             folded: Vec::new(),
             broken: None,
         }
@@ -351,9 +362,7 @@ mod tests {
     #[test]
     fn commands_change_objects_or_nothing() {
         let write = |value: i64| json!({"type": "register-write", "key": "r", "value": value});
-        let cas = |expected: i64, new: i64| {
-            json!({"type": "register-compare-and-set", "key": "r", "expected": expected, "new": new})
-        };
+        let cas = |expected: i64, new: i64| json!({"type": "register-compare-and-set", "key": "r", "expected": expected, "new": new});
         let state = applied(&[
             operation(write(1)),
             operation(cas(1, 2)),
@@ -379,7 +388,12 @@ mod tests {
 
     #[test]
     fn a_copy_of_a_request_is_applied_once_and_only_the_use_is_noted() {
-        let state = applied(&[stamped("a", 1, 5), stamped("a", 1, 5), stamped("a", 2, 7), stamped("a", 1, 9)]);
+        let state = applied(&[
+            stamped("a", 1, 5),
+            stamped("a", 1, 5),
+            stamped("a", 2, 7),
+            stamped("a", 1, 9),
+        ]);
         assert_eq!(state.counters["c"], 12);
         let session = Session {
             last_request: 2,

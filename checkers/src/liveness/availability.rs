@@ -137,9 +137,7 @@ fn leaderless(
 fn elections(ground: &Ground<'_>, first_ns: u64, last_ns: u64) -> u64 {
     let turns = ground.nodes.values().flat_map(|standing| standing.turns());
     let led: BTreeSet<i32> = turns
-        .filter(|(time, stand)| {
-            stand.role == Role::Leader && (first_ns..=last_ns).contains(time)
-        })
+        .filter(|(time, stand)| stand.role == Role::Leader && (first_ns..=last_ns).contains(time))
         .map(|(_, stand)| stand.epoch)
         .collect();
     led.len() as u64
@@ -169,7 +167,11 @@ fn disruptions(
     let grace_ns = grace_ms.saturating_mul(NS_PER_MS);
     let mut turns: Vec<(u64, &str, i32)> = Vec::new();
     for (node, standing) in &ground.nodes {
-        turns.extend(standing.turns().map(|(time, stand)| (time, *node, stand.epoch)));
+        turns.extend(
+            standing
+                .turns()
+                .map(|(time, stand)| (time, *node, stand.epoch)),
+        );
     }
     turns.sort_unstable();
     let mut newest = 0;
@@ -180,9 +182,8 @@ fn disruptions(
         }
         newest = epoch;
         let is_troubled = schedule.faults.iter().any(|fault| {
-            trouble_ns(fault).is_some_and(|(from, to)| {
-                from <= time_ns && time_ns <= to.saturating_add(grace_ns)
-            })
+            trouble_ns(fault)
+                .is_some_and(|(from, to)| from <= time_ns && time_ns <= to.saturating_add(grace_ns))
         });
         let before_ns = time_ns.saturating_sub(1);
         if let Some(leader) = ground.leader(before_ns)
@@ -309,7 +310,8 @@ impl Successes {
                 }
             }
         }
-        let mut completed_ns: Vec<u64> = successes.iter().map(|(_, completed)| *completed).collect();
+        let mut completed_ns: Vec<u64> =
+            successes.iter().map(|(_, completed)| *completed).collect();
         completed_ns.sort_unstable();
         successes.sort_unstable();
         let mut earliest = u64::MAX;
@@ -360,8 +362,10 @@ mod tests {
         let mut lines: Vec<Value> = Vec::new();
         for (process, (invoked, completed, outcome)) in operations.iter().enumerate() {
             for (time, kind) in [(invoked, "invoke"), (completed, outcome)] {
-                lines.push(json!({"index": 0, "time": time * MS, "process": process, "type": kind,
-                                  "f": "read", "key": "1"}));
+                lines.push(
+                    json!({"index": 0, "time": time * MS, "process": process, "type": kind,
+                                  "f": "read", "key": "1"}),
+                );
             }
         }
         lines.sort_by_key(|line| line["time"].as_u64());
@@ -389,20 +393,38 @@ mod tests {
             (210, 290, "ok"),
             (400, 410, "ok"),
         ]);
-        let found = recovery(&schedule(&[(7, 105, Some(200)), (8, 300, Some(500))]), &history);
+        let found = recovery(
+            &schedule(&[(7, 105, Some(200)), (8, 300, Some(500))]),
+            &history,
+        );
         let found = found.unwrap();
         let seven = &found.evidence["by_fault"]["7"];
-        assert_eq!((&seven["recovery_ms"], &seven["outage_ms"]), (&json!(90.0), &json!(155.0)));
+        assert_eq!(
+            (&seven["recovery_ms"], &seven["outage_ms"]),
+            (&json!(90.0), &json!(155.0))
+        );
         let eight = &found.evidence["by_fault"]["8"];
-        assert_eq!((&eight["recovery_ms"], &eight["outage_ms"]), (&Value::Null, &json!(110.0)));
-        assert_eq!((found.checked, &found.evidence["never_count"]), (2, &json!(1)));
-        assert!(found.summary.contains("0.090 s") && found.summary.contains("fault 8"), "{}", found.summary);
+        assert_eq!(
+            (&eight["recovery_ms"], &eight["outage_ms"]),
+            (&Value::Null, &json!(110.0))
+        );
+        assert_eq!(
+            (found.checked, &found.evidence["never_count"]),
+            (2, &json!(1))
+        );
+        assert!(
+            found.summary.contains("0.090 s") && found.summary.contains("fault 8"),
+            "{}",
+            found.summary
+        );
     }
 
     #[test]
     fn faults_that_were_never_healed_or_did_nothing_have_no_recovery() {
         let mut schedule = schedule(&[(1, 100, None), (2, 100, Some(200))]);
-        schedule.faults[1].effect.insert("stopped_ms".into(), 0.into());
+        schedule.faults[1]
+            .effect
+            .insert("stopped_ms".into(), 0.into());
         assert!(recovery(&schedule, &history(&[(300, 310, "ok")])).is_none());
     }
 

@@ -136,7 +136,9 @@ fn is_excused(excuse: Excuse, node: &str, text: &str, schedule: &Schedule) -> bo
         }
         Excuse::Disk => faults.any(|fault| {
             let what = fault.fault.parameters.get("what").and_then(Value::as_str);
-            let is_failed = what.and_then(error_text).is_some_and(|it| text.contains(it));
+            let is_failed = what
+                .and_then(error_text)
+                .is_some_and(|it| text.contains(it));
             let is_damaged = fault.damaged_nodes().any(|damaged| damaged == node);
             is_damaged || (is_failed && is_hit(fault, node))
         }),
@@ -193,8 +195,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_fails_explains_an_error_with_its_words_only() {
-        let log =
-            "2026-11-30T09:47:04Z ERROR n2 leader epoch 3: cannot sync: Input/output error (os error 5)";
+        let log = "2026-11-30T09:47:04Z ERROR n2 leader epoch 3: cannot sync: Input/output error (os error 5)";
         let fault = |what: &str, node: &str, outcome: &str| {
             schedule(json!([{
                 "trigger": {"at_ms": 1}, "duration_ms": 1, "fault": {"kind": "disk", "what": what},
@@ -211,7 +212,10 @@ mod tests {
             assert_eq!(found.len(), 1, "{what} {node} {outcome}");
         }
         let panicked = "thread 'disk' panicked at x.rs: Input/output error (os error 5)";
-        assert_eq!(found(panicked, &fault("sync-error", "n2", "installed")).len(), 1);
+        assert_eq!(
+            found(panicked, &fault("sync-error", "n2", "installed")).len(),
+            1
+        );
     }
 
     #[test]

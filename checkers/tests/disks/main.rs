@@ -369,7 +369,11 @@ fn a_snapshot_must_hold_what_the_log_adds_up_to() {
     let result = judge(image(&files), events);
     assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
     assert_eq!(result.properties["D8"].checked, 1);
-    assert!(!result.summary.contains("not checked"), "{}", result.summary);
+    assert!(
+        !result.summary.contains("not checked"),
+        "{}",
+        result.summary
+    );
     let (files, events) = files_with_log("b");
     let result = judge(image(&files), events);
     assert_eq!(violated(&result), ["D8"], "{}", result.summary);
@@ -407,7 +411,12 @@ fn the_log_of_another_node_tells_what_a_snapshot_must_hold() {
     ]);
     let result = check(&all, &disks, &schedule(json!([])));
     let d8 = &result.properties["D8"];
-    assert_eq!((d8.valid, d8.checked), (Validity::Invalid, 2), "{}", d8.summary);
+    assert_eq!(
+        (d8.valid, d8.checked),
+        (Validity::Invalid, 2),
+        "{}",
+        d8.summary
+    );
     assert!(d8.summary.contains("n2: its snapshot"), "{}", d8.summary);
     let alone = BTreeMap::from([("n2".to_owned(), image(&bare))]);
     let result = check(&all, &alone, &schedule(json!([])));

@@ -116,7 +116,10 @@ pub(super) fn summary(coverage: &Coverage) -> Option<String> {
     if total_count == 0 {
         return None;
     }
-    let mut text = format!("covered {} of {total_count} cells", coverage.covered_count());
+    let mut text = format!(
+        "covered {} of {total_count} cells",
+        coverage.covered_count()
+    );
     let never: Vec<&str> = coverage.never().collect();
     if !never.is_empty() {
         text.push_str(&format!("; never: {}", bounded(&never)));
@@ -178,7 +181,12 @@ mod tests {
         for family in nemesis::family::Family::ALL {
             let deeds = checkers::coverage::deeds_of_family(family.name());
             let is_burst = family == nemesis::family::Family::Burst;
-            assert_eq!(deeds.map(<[_]>::is_empty), Some(is_burst), "{}", family.name());
+            assert_eq!(
+                deeds.map(<[_]>::is_empty),
+                Some(is_burst),
+                "{}",
+                family.name()
+            );
         }
     }
 }

@@ -11,8 +11,8 @@ use results::store::Store;
 use results::verdict::Validity;
 use serde_json::{Value, json};
 
-use super::{announce, coverage};
 use super::planning::Planner;
+use super::{announce, coverage};
 use crate::capabilities;
 use crate::cli::{NetworkFlag, SimArgs};
 use crate::exit::{self, Failure};

@@ -135,7 +135,11 @@ mod tests {
     #[test]
     fn what_is_not_a_table_is_not_shown() {
         assert!(table(None).is_none());
-        for odd in [json!(null), json!({"columns": [], "rows": []}), json!({"columns": [1], "rows": 7})] {
+        for odd in [
+            json!(null),
+            json!({"columns": [], "rows": []}),
+            json!({"columns": [1], "rows": 7}),
+        ] {
             assert!(table(Some(&verdict(odd))).is_none());
         }
         let short = json!({"columns": [["leader", "while-steady"]], "rows": [{"fault": 3}]});
