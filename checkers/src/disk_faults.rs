@@ -89,7 +89,7 @@ fn owes_an_end(fault: &ScheduledFault) -> bool {
     count("hit_count") > count("crashed_count")
 }
 
-fn is_hit(fault: &ScheduledFault, node: &str) -> bool {
+pub(crate) fn is_hit(fault: &ScheduledFault, node: &str) -> bool {
     let resolved = fault.resolved.as_ref();
     let nodes = resolved.and_then(|it| it.targets.get("nodes")?.as_array());
     let mut nodes = nodes.into_iter().flatten();

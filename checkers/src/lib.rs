@@ -9,8 +9,11 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
+use crate::standing::Standings;
+
 pub mod bounds;
 pub mod conformance;
+pub mod coverage;
 pub mod disk_faults;
 pub mod disks;
 pub mod elements;
@@ -26,6 +29,7 @@ pub mod onlooker;
 pub mod operations;
 pub mod replayed;
 pub mod safety;
+mod standing;
 pub mod stats;
 pub mod transactions;
 pub mod unique_ids;
@@ -65,9 +69,11 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
             recording.manifest.is_simulated(),
         )
     });
+    let standings = Standings::of(&recording.trace);
     let told = Told {
         refusals: &recording.trace,
         phase: &recording.trace,
+        standings: &standings,
     };
     let mut checkers = BTreeMap::new();
     checkers.insert("epoch-history".to_owned(), epoch_history);
@@ -96,6 +102,8 @@ struct Told<'a> {
     refusals: &'a [TraceEvent],
     /// At least what a liveness phase is judged by.
     phase: &'a [TraceEvent],
+    /// Where all nodes stood, by all of the trace.
+    standings: &'a Standings,
 }
 
 /// Runs every checker but those whose results are given: they take all of the trace.
@@ -123,10 +131,26 @@ fn combine(
             &recording.schedule,
             &recording.history,
             told.phase,
+            told.standings,
         )
     });
     run("node-logs", &|| {
-        node_logs::check(told.refusals, &recording.history, &recording.schedule)
+        let Recording {
+            history,
+            schedule,
+            logs,
+            ..
+        } = recording;
+        node_logs::check(told.refusals, history, schedule, logs)
+    });
+    run(coverage::NAME, &|| {
+        let Recording {
+            manifest,
+            schedule,
+            history,
+            ..
+        } = recording;
+        coverage::check(told.standings, &manifest.options, schedule, history)
     });
     if let Some(reason) = safety::halted(&recording.history)
         && checkers
@@ -146,7 +170,7 @@ fn combine(
 }
 
 /// Checkers in the order in which they get to explain the verdict: what users lose comes first.
-const EXPLANATION_ORDER: [&str; 13] = [
+const EXPLANATION_ORDER: [&str; 14] = [
     "safety",
     "linearizable",
     "transactions",
@@ -160,6 +184,7 @@ const EXPLANATION_ORDER: [&str; 13] = [
     "node-logs",
     "stats",
     "nemesis",
+    coverage::NAME,
 ];
 
 fn summarize(checkers: &BTreeMap<String, CheckerResult>) -> String {

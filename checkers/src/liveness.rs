@@ -1,6 +1,7 @@
 //! Owns the question whether the cluster served again, in bounded time, once all faults were gone.
 //! Never judges what it served.
 
+mod availability;
 mod core_phase;
 
 pub(crate) use core_phase::Kept;
@@ -15,6 +16,7 @@ use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
 use crate::disk_faults::{left_down, voters_left};
+use crate::standing::Standings;
 use crate::{conclusion, counted, seconds};
 
 const SOURCE: &str = "bounded recovery after healing, as in KAFKA-12851: a majority that can talk \
@@ -81,6 +83,7 @@ pub fn check(
     schedule: &Schedule,
     history: &[Operation],
     trace: &[TraceEvent],
+    standings: &Standings,
 ) -> CheckerResult {
     let mut result = check_recovery(manifest, schedule, history);
     let found = core_phase::check(manifest, history, trace);
@@ -99,6 +102,8 @@ pub fn check(
         }
     }
     result.properties.extend(found);
+    let measured = availability::check(manifest, schedule, history, standings);
+    result.properties.extend(measured);
     result
 }
 
@@ -286,7 +291,7 @@ mod tests {
             seed: 0,
             faults: Vec::new(),
         };
-        check(manifest, &none, history, &[])
+        check(manifest, &none, history, &[], &Standings::default())
     }
 
     #[test]

@@ -1,5 +1,9 @@
-//! Owns the question whether any node gave up by itself: refused to start, or ended unasked.
-//! Never reads the log files: what counts is what was recorded as an event.
+//! Owns the question whether any node gave up by itself, or wrote into its log what must never stand there.
+//! Never reads a file: refusals and ends were recorded as events, and logs are in the recording.
+
+mod lines;
+
+use std::collections::BTreeMap;
 
 use results::history::{Operation, Process};
 use results::schedule::Schedule;
@@ -22,6 +26,8 @@ const SIGKILL: i32 = 9;
 pub const RESTORED: &str = "restored";
 
 const REFUSED: &str = "refused to start";
+/// Where a line of a log makes somebody invalid.
+const LOGGED: &str = "logged what must never happen";
 
 /// A node that gave up.
 struct Failure {
@@ -43,12 +49,45 @@ impl Failure {
 }
 
 /// Invalid where a node of the system under test refused to start, or ended although neither a fault
-/// nor the harness ended it. Unknown where somebody else killed one (a person, or a system short of
+/// nor the harness ended it, or where its log, by name in `logs`, has a line that must never be there: panics,
+/// failed assertions, errors that no fault explains. Unknown where somebody else killed one (a person, or a system short of
 /// memory), or where one did not answer any more when all faults were healed.
 ///
 /// A node that stops because a fault lets its disk fail, or that refuses to start with data that a fault
 /// has destroyed, does what it should: that is told, and counts as nothing else.
-pub fn check(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {
+pub fn check(
+    trace: &[TraceEvent],
+    history: &[Operation],
+    schedule: &Schedule,
+    logs: &BTreeMap<String, String>,
+) -> CheckerResult {
+    let mut result = check_ends(trace, history, schedule);
+    let offences = lines::offences(logs, schedule);
+    let Some(first) = offences.first() else {
+        return result;
+    };
+    let told = format!(
+        "{} {LOGGED}: {} (line {} of its log: {})",
+        first.node, first.why, first.line, first.text
+    );
+    result.summary = match result.valid {
+        Validity::Invalid => format!("{}; {told}", result.summary),
+        _ => told,
+    };
+    result.valid = Validity::Invalid;
+    if !result.evidence.is_object() {
+        result.evidence = json!({});
+    }
+    let listed = offences.iter().take(EVIDENCE_LIST_MAX_COUNT);
+    let listed: Vec<Value> = listed
+        .map(|it| json!({"node": it.node, "line": it.line, "text": it.text, "why": it.why}))
+        .collect();
+    result.evidence["logged"] = listed.into();
+    result.evidence["logged_count"] = offences.len().into();
+    result
+}
+
+fn check_ends(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {
     let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
     failures.extend(history.iter().filter_map(crash));
     failures.extend(
@@ -213,6 +252,10 @@ fn unrestored(line: &Operation) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {
+        super::check(trace, history, schedule, &BTreeMap::new())
+    }
 
     fn event(detail: TraceDetail) -> TraceEvent {
         TraceEvent {
@@ -443,5 +486,23 @@ mod tests {
         let flush = event(TraceDetail::Flush { log_end: 1 });
         assert_eq!(check(&[flush], &[], &none()).valid, Validity::Valid);
         assert_eq!(check(&[], &[], &none()).valid, Validity::Unknown);
+    }
+
+    #[test]
+    fn a_panic_that_did_not_end_the_node_is_found_in_its_log() {
+        let flush = [event(TraceDetail::Flush { log_end: 1 })];
+        let line = "thread 'peer' panicked at x.rs:3:5:";
+        let logs = BTreeMap::from([("n3".to_owned(), format!("fine\n{line}\nno vote\n"))]);
+        let result = super::check(&flush, &[], &none(), &logs);
+        assert_eq!(result.valid, Validity::Invalid);
+        assert!(
+            result.summary.contains("n3") && result.summary.contains("line 2"),
+            "{}",
+            result.summary
+        );
+        assert_eq!(result.evidence["logged"][0]["text"], line);
+        let both = super::check(&flush, &[crashed("nemesis")], &none(), &logs);
+        assert!(both.summary.starts_with("n4 crashed") && both.summary.contains(line));
+        assert_eq!(both.evidence["failures"].as_array().unwrap().len(), 1);
     }
 }

@@ -10,6 +10,7 @@ use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::Verdict;
 
 use crate::liveness::Kept;
+use crate::standing::Standings;
 use crate::{CONFORMANCE, DISKS, Options, Told, combine, conformance, disks, epoch_history};
 
 /// Sees every event of a trace once, and remembers what the checkers will need of it.
@@ -25,6 +26,8 @@ pub struct Onlooker {
     disks: Option<disks::Claimed>,
     /// Whether their steps are allowed. `None` once it has panicked.
     conformance: Option<conformance::Specification>,
+    /// Where nodes stand.
+    standings: Standings,
 }
 
 impl Onlooker {
@@ -36,6 +39,7 @@ impl Onlooker {
             phase: Kept::default(),
             disks: Some(disks::Claimed::default()),
             conformance: Some(conformance::Specification::default()),
+            standings: Standings::default(),
         }
     }
 
@@ -49,6 +53,7 @@ impl Onlooker {
             self.refusals.push(TraceEvent::clone(event));
         }
         self.phase.observe(event);
+        self.standings.observe(event);
         if let Some(epoch_history) = &mut self.epoch_history {
             let observed = catch_unwind(AssertUnwindSafe(|| epoch_history.observe(event)));
             if observed.is_err() {
@@ -86,6 +91,7 @@ impl Onlooker {
         let told = Told {
             refusals: &self.refusals,
             phase: &phase,
+            standings: &self.standings,
         };
         let mut checkers = BTreeMap::from([("epoch-history".to_owned(), epoch_history)]);
         let specification = self.conformance?;

@@ -353,6 +353,7 @@ fn recording(history: Vec<Operation>) -> Recording {
             .expect("a schedule"),
         trace: trace.collect(),
         disks: Default::default(),
+        logs: Default::default(),
     }
 }
 
@@ -366,6 +367,7 @@ fn a_quiet_run_is_valid_and_says_what_was_tested() {
         names,
         [
             "conformance",
+            "coverage",
             "epoch-history",
             "linearizable",
             "liveness",

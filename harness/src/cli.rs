@@ -71,7 +71,11 @@ enum Command {
     /// Browse stored runs in a web browser
     Serve(ServeArgs),
     /// Show what this machine and each world can do, and what not and why
-    Doctor,
+    Doctor {
+        /// List what faults can hit, for --require: roles, what is done to them, and phases
+        #[arg(long)]
+        coverage: bool,
+    },
     /// List stored runs
     List(ListArgs),
     /// Tell all about one stored run
@@ -300,6 +304,10 @@ pub struct RunArgs {
     /// is healed; on by default, off with --schedule and with --nemesis none
     #[arg(long, value_name = "SWITCH")]
     pub liveness_phase: Option<Switch>,
+    /// What must have been hit, names with commas, such as leader-killed-between-append-and-flush: without it
+    /// the verdict is unknown. Of many seeds, one has to. `harness doctor --coverage` lists the names
+    #[arg(long, value_name = "CELLS", value_delimiter = ',')]
+    pub require: Vec<String>,
     /// What every execution of a run needs
     #[command(flatten)]
     pub execution: ExecutionArgs,
@@ -476,6 +484,9 @@ pub struct ReplayArgs {
 pub struct AnalyzeArgs {
     /// The run: its folder, its name, the beginning of its name, or `latest`
     pub run: String,
+    /// What must have been hit besides what the run required, as for `run`
+    #[arg(long, value_name = "CELLS", value_delimiter = ',')]
+    pub require: Vec<String>,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,
@@ -665,7 +676,8 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Analyze(args) => commands::analyze::analyze(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Serve(args) => commands::serve::serve(&args),
-        Command::Doctor => commands::doctor::doctor(),
+        Command::Doctor { coverage: true } => commands::coverage::list(),
+        Command::Doctor { coverage: false } => commands::doctor::doctor(),
         Command::ProbeNamespaces => commands::namespaces::probe(),
         Command::List(args) => commands::list::list(&args),
         Command::Show(args) => commands::show::show(&args),

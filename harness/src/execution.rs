@@ -1,7 +1,7 @@
 //! Owns one run from its options to its verdict: folder, world, runner, judgement, tidying.
 //! Never lets a failure to tidy up, or to draw, hide a verdict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -177,7 +177,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     }
     outcome.context("the run broke off because its evidence could not be written")?;
     read_disks(&folder, progress);
-    let verdict = judge(&folder, progress)?;
+    let verdict = judge(&folder, &[], progress)?;
     if !plan.keep && verdict.valid == Validity::Valid {
         drop_data(&folder, progress);
     }
@@ -196,19 +196,32 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
 /// Reads what is on the disks of nodes that have ended, as long as it is there. A disk that cannot be read is
 /// left out, which the verdict tells.
 fn read_disks(folder: &RunFolder, progress: &Progress) {
-    for node in folder.nodes().unwrap_or_default() {
-        let data = folder.node_path(&node).join("data");
+    let nodes = folder.nodes().unwrap_or_default();
+    let data_of = |node: &String| folder.node_path(node).join("data");
+    let wanted = nodes.iter().flat_map(|node| snapshot_ends(&data_of(node)));
+    let wanted: BTreeSet<i64> = wanted.collect();
+    for node in nodes {
+        let data = data_of(&node);
         if !data.is_dir() {
             continue;
         }
         let written = contents(&data).and_then(|files| {
-            let image = checkers::disks::read(&files);
+            let image = checkers::disks::read(&files, &wanted);
             Ok(folder.write_disk(&node, &image)?)
         });
         if let Err(failure) = written {
             progress.note(&format!("{node}: {}", failure.message()));
         }
     }
+}
+
+/// The ends of the snapshots in a data folder; none where it cannot be read, which shows when it is.
+fn snapshot_ends(data: &Path) -> BTreeSet<i64> {
+    let entries = std::fs::read_dir(data).into_iter().flatten().flatten();
+    let names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    checkers::disks::snapshot_ends(names.iter().map(String::as_str))
 }
 
 /// The files of a folder, by name.
@@ -226,13 +239,24 @@ fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
     Ok(files)
 }
 
-/// Judges what a run folder holds, and stores the verdict.
+/// Judges what a run folder holds, and stores the verdict. `required` are cells of coverage that must have been
+/// hit besides those that the run itself requires.
 ///
 /// # Errors
 /// When the folder cannot be read, or the verdict not written.
-pub fn judge(folder: &RunFolder, progress: &Progress) -> Result<Verdict, Failure> {
+pub fn judge(
+    folder: &RunFolder,
+    required: &[String],
+    progress: &Progress,
+) -> Result<Verdict, Failure> {
     progress.note("checking");
-    let recording = folder.recording()?;
+    let mut recording = folder.recording()?;
+    let all = &mut recording.manifest.options.required_coverage;
+    for name in required {
+        if !all.contains(name) {
+            all.push(name.clone());
+        }
+    }
     let verdict = checkers::check(&recording, &checkers::Options::default());
     folder.write_verdict(&verdict)?;
     Ok(verdict)

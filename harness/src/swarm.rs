@@ -250,6 +250,7 @@ mod tests {
             left_out_operations: Vec::new(),
             cluster: ClusterOptions::default(),
             liveness_phase: false,
+            required_coverage: Vec::new(),
         }
     }
 

@@ -338,3 +338,135 @@ fn steps_that_do_no_harm_yet_are_named_by_the_specification() {
         assert!(property["evidence"]["event"]["time"].is_u64(), "{property}");
     }
 }
+
+/// Leaders that lose power between writing a batch and syncing it.
+const BEFORE_FLUSH: &str = r#"{"format_version": 1, "faults": [
+    {"trigger": {"on": "flush", "node": "leader", "nth": 3, "edge": "before", "at_ms": 2500},
+     "duration_ms": 500, "fault": {"kind": "kill", "targets": "event-node"}}]}"#;
+const KILLED_BEFORE_FLUSH: &str = "leader-killed-between-append-and-flush";
+
+#[test]
+fn what_faults_hit_is_told_and_what_was_required_and_not_hit_is_missed() {
+    let lab = Lab::new();
+    let schedule = lab.runs().with_file_name("before-flush.json");
+    std::fs::write(&schedule, BEFORE_FLUSH).unwrap();
+    let schedule = schedule.to_str().unwrap();
+    let sim = |more: &[&str]| {
+        let always = ["sim", "--schedule", schedule, "--time", "3", "--json"];
+        lab.harness(&[&always[..], more].concat())
+    };
+    let hit = sim(&["--seeds", "1..2", "--require", KILLED_BEFORE_FLUSH]);
+    assert_eq!(hit.code, 0, "{}{}", hit.stdout, hit.stderr);
+    let coverage = &line(&hit.stdout)["coverage"];
+    assert_eq!(coverage["cells"][KILLED_BEFORE_FLUSH], 2, "{coverage}");
+
+    let single = sim(&["--seed", "1", "--keep", "--require", KILLED_BEFORE_FLUSH]);
+    assert_eq!(single.code, 0, "{}{}", single.stdout, single.stderr);
+    let run = lab.latest();
+    let required = &document(&run.join("manifest.json"))["options"]["required_coverage"];
+    assert_eq!(required, &serde_json::json!([KILLED_BEFORE_FLUSH]));
+    let verdict = document(&run.join("verdict.json"));
+    let coverage = &verdict["checkers"]["coverage"];
+    assert_eq!(coverage["evidence"]["cells"][KILLED_BEFORE_FLUSH], 1);
+    assert_eq!(coverage["properties"][KILLED_BEFORE_FLUSH]["checked"], 1);
+    let report = std::fs::read_to_string(run.join("index.html")).unwrap();
+    assert!(report.contains(&format!("title=\"{KILLED_BEFORE_FLUSH}\">1<")));
+
+    let missing = "follower-killed-while-starting-up";
+    let again = lab.harness(&["analyze", "latest", "--json", "--require", missing]);
+    assert_eq!(again.code, 2, "{}", again.stdout);
+    assert!(again.stdout.contains(missing), "{}", again.stdout);
+    let unchanged = lab.harness(&["analyze", "latest", "--json"]);
+    assert_eq!(unchanged.code, 0, "{}", unchanged.stdout);
+
+    let beyond = sim(&["--seed", "1", "--require", missing]);
+    assert_eq!(beyond.code, 254, "{}", beyond.stderr);
+    assert!(
+        beyond.stderr.contains("cannot reach it"),
+        "{}",
+        beyond.stderr
+    );
+    let mistyped = sim(&[
+        "--seed",
+        "1",
+        "--require",
+        "leader-kiled-between-append-and-flush",
+    ]);
+    assert_eq!(mistyped.code, 254, "{}", mistyped.stderr);
+    assert!(
+        mistyped.stderr.contains(KILLED_BEFORE_FLUSH),
+        "{}",
+        mistyped.stderr
+    );
+}
+
+#[test]
+fn what_was_required_of_many_seeds_and_came_in_none_makes_them_unknown() {
+    let lab = Lab::new();
+    let missing = "candidate-paused-between-append-and-flush";
+    let arguments = [
+        "sim",
+        "--nemesis",
+        "pause",
+        "--time",
+        "3",
+        "--seeds",
+        "1..2",
+        "--require",
+    ];
+    let outcome = lab.harness(&[&arguments[..], &[missing]].concat());
+    assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
+    let told = format!("unknown: required, but in no seed: {missing}");
+    assert!(outcome.stdout.contains(&told), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("2 valid, 0 invalid, 0 unknown"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(outcome.stdout.contains("\ncovered "), "{}", outcome.stdout);
+}
+
+#[test]
+fn every_property_that_the_documentation_names_is_checked() {
+    let lab = Lab::new();
+    let nemesis = "membership,snapshot,partition-random,kill";
+    let arguments = [
+        "sim",
+        "--nemesis",
+        nemesis,
+        "--time",
+        "5",
+        "--observers",
+        "1",
+        "--seed",
+        "3",
+    ];
+    let outcome = lab.harness(&[&arguments[..], &["--trace-messages", "--keep"]].concat());
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    let verdict = document(&lab.latest().join("verdict.json"));
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verification.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .collect();
+    assert_eq!(rows.len(), 7, "{rows:?}");
+    let world = harness::capabilities::of_simulation();
+    for row in rows {
+        let [promise, properties, faults] =
+            row.trim_matches('|').split('|').collect::<Vec<_>>()[..]
+        else {
+            panic!("{row}");
+        };
+        let named = properties
+            .split(',')
+            .map(|name| name.trim().trim_matches('`'));
+        for (checker, property) in named.map(|name| name.split_once(' ').unwrap()) {
+            let found = &verdict["checkers"][checker]["properties"][property];
+            assert!(found.is_object(), "{checker} {property} of {promise}");
+        }
+        let faults: String = faults.replace(['`', ' '], "");
+        nemesis::family::parse_families(&faults, &world).unwrap();
+    }
+}

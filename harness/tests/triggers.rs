@@ -71,6 +71,20 @@ fn check(lab: &Lab) {
         "the third was not made: {flush_count}"
     );
 
+    let verdict = document(&lab.latest().join("verdict.json"));
+    let cells = &verdict["checkers"]["coverage"]["evidence"]["cells"];
+    assert_eq!(
+        cells["leader-killed-between-append-and-flush"], 1,
+        "{cells}"
+    );
+    let killed = cells.as_object().unwrap().keys();
+    assert_eq!(
+        killed.filter(|name| name.contains("-killed-")).count(),
+        1,
+        "{cells}"
+    );
+    assert_eq!(cells["leader-partitioned-while-steady"], 1, "{cells}");
+
     let cut = fault(lab, 2);
     assert_eq!(cut["outcome"], "installed", "{cut:#}");
     let event = &cut["resolved"]["event"];

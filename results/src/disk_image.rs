@@ -24,6 +24,9 @@ pub struct DiskImage {
     /// All complete snapshots but the bootstrap snapshot, ascending.
     #[serde(default)]
     pub snapshots: Vec<StoredSnapshot>,
+    /// What the commands of the log add up to at the ends of snapshots, where that could be worked out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folded: Vec<FoldedState>,
     /// What could not be read, or is not as it should be, for people. What lies behind it in the same file
     /// is not told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,6 +96,20 @@ pub struct StoredSnapshot {
     pub digest: Option<String>,
     /// CRC-32C of all records of the state.
     pub content_crc: u32,
+    /// Checksum of the state itself, comparable with that of a [`FoldedState`]; absent where nobody worked it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_crc: Option<u32>,
+}
+
+/// The state that the commands of a log add up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldedState {
+    /// Offset after the last command.
+    pub end_offset: i64,
+    /// Epoch of the record before it.
+    pub last_epoch: i32,
+    /// Checksum of the state.
+    pub state_crc: u32,
 }
 
 impl DiskImage {
@@ -123,6 +140,12 @@ mod tests {
                 last_epoch: 2,
                 digest: Some("00ff".into()),
                 content_crc: 9,
+                state_crc: Some(5),
+            }],
+            folded: vec![FoldedState {
+                end_offset: 4,
+                last_epoch: 2,
+                state_crc: 5,
             }],
             ..DiskImage::default()
         };

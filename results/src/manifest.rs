@@ -105,6 +105,9 @@ pub struct RunOptions {
     /// healed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub liveness_phase: bool,
+    /// Cells of coverage that must be hit for the run to count, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required_coverage: Vec<String>,
 }
 
 /// Where the voters of a cluster are said.

@@ -2,7 +2,7 @@
 //! Never deletes anything recorded.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -15,6 +15,9 @@ use crate::schedule::Schedule;
 use crate::trace::TraceEvent;
 use crate::verdict::Verdict;
 use crate::{Error, FORMAT_VERSION, Result, json_lines};
+
+/// How much of the log of a node is read.
+const LOG_BYTES_MAX: u64 = 16 << 20;
 
 /// The folder that holds all runs (`runs/`).
 #[derive(Debug, Clone)]
@@ -41,6 +44,8 @@ pub struct Recording {
     pub trace: Vec<TraceEvent>,
     /// By node: what was found on its disk when the run was over. Empty where nobody looked.
     pub disks: BTreeMap<String, DiskImage>,
+    /// By node: what a process wrote into its log, up to 16 MiB of it. Nodes of a simulation have none.
+    pub logs: BTreeMap<String, String>,
 }
 
 impl Store {
@@ -251,6 +256,11 @@ impl RunFolder {
         self.node_path(node).join("trace.jsonl")
     }
 
+    /// `nodes/<node>/node.log`.
+    pub fn log_path(&self, node: &str) -> PathBuf {
+        self.node_path(node).join("node.log")
+    }
+
     /// `nodes/<node>/disk.json`.
     pub fn disk_path(&self, node: &str) -> PathBuf {
         self.node_path(node).join("disk.json")
@@ -330,10 +340,16 @@ impl RunFolder {
     pub fn recording(&self) -> Result<Recording> {
         let mut trace: Vec<TraceEvent> = Vec::new();
         let mut disks = BTreeMap::new();
+        let mut logs = BTreeMap::new();
+        let manifest = self.manifest()?;
         for node in self.nodes()? {
             let path = self.trace_path(&node);
             if path.exists() {
                 trace.extend(json_lines::read::<TraceEvent>(&path)?);
+            }
+            let path = self.log_path(&node);
+            if !manifest.is_simulated() && path.exists() {
+                logs.insert(node.clone(), read_beginning(&path)?);
             }
             let path = self.disk_path(&node);
             if path.exists() {
@@ -343,13 +359,24 @@ impl RunFolder {
         // Stable: events of one node keep their own order when times are equal.
         trace.sort_by_key(|event| event.time);
         Ok(Recording {
-            manifest: self.manifest()?,
+            manifest,
             history: json_lines::read(&self.history_path())?,
             schedule: self.schedule()?,
             trace,
             disks,
+            logs,
         })
     }
+}
+
+/// The beginning of a log, which is text, whatever is in it.
+fn read_beginning(path: &Path) -> Result<String> {
+    let failed = |source| Error::io("read", path, source);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut beginning = Vec::new();
+    let mut limited = file.take(LOG_BYTES_MAX);
+    limited.read_to_end(&mut beginning).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&beginning).into_owned())
 }
 
 /// Reads a schedule from any file, numbers faults that have no number, and orders them by time.

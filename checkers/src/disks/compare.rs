@@ -23,6 +23,9 @@ pub(super) struct Comparison {
     log_start: Property,
     same_content: Property,
     directory: Property,
+    same_as_log: Property,
+    /// Snapshots that no log on any disk leads up to.
+    pub(super) unfolded_count: u64,
     /// By end offset and epoch: whose disk held such a snapshot first, and the checksum of its records.
     contents: BTreeMap<(i64, i32), (String, u32)>,
 }
@@ -49,6 +52,12 @@ impl Default for Comparison {
                 "the directory is that of the replica that reported",
                 "KIP-853",
             ),
+            same_as_log: Property::new(
+                "D8",
+                "a snapshot holds what the commands of the log before its end add up to",
+                "KIP-630",
+            ),
+            unfolded_count: 0,
             contents: BTreeMap::new(),
         }
     }
@@ -80,6 +89,44 @@ impl Comparison {
         self.same_content(side);
     }
 
+    /// Compares every snapshot with what logs, on whatever disk, add up to at its end. A log with another epoch
+    /// there has other records, and says nothing about it.
+    pub(super) fn compare_folds(&mut self, disks: &[(&str, &DiskImage)]) {
+        for (node, image) in disks {
+            for snapshot in &image.snapshots {
+                let Some(state_crc) = snapshot.state_crc else {
+                    self.unfolded_count += 1;
+                    continue;
+                };
+                let folds = disks.iter().flat_map(|(other, image)| {
+                    let folds = image.folded.iter();
+                    folds.map(move |fold| (*other, fold))
+                });
+                let name = (snapshot.end_offset, snapshot.last_epoch);
+                let mut is_checked = false;
+                for (other, fold) in folds {
+                    if (fold.end_offset, fold.last_epoch) != name {
+                        continue;
+                    }
+                    is_checked = true;
+                    self.same_as_log.checked += 1;
+                    if fold.state_crc != state_crc {
+                        let what = format!(
+                            "{node}: its snapshot that ends at {} of epoch {} holds another state than the log of \
+                             {other} adds up to there",
+                            name.0, name.1
+                        );
+                        self.same_as_log.violated(0, || {
+                            let found = json!({"node": other, "folded": fold});
+                            (what, json!({"node": node, "snapshot": snapshot}), found)
+                        });
+                    }
+                }
+                self.unfolded_count += u64::from(!is_checked);
+            }
+        }
+    }
+
     pub(super) fn finish(self, lost: Option<&str>) -> BTreeMap<String, PropertyResult> {
         let properties = [
             self.durable,
@@ -89,6 +136,7 @@ impl Comparison {
             self.log_start,
             self.same_content,
             self.directory,
+            self.same_as_log,
         ];
         let finished = properties.into_iter().map(|it| (it.id, it.finish(lost)));
         finished

@@ -1,12 +1,13 @@
 //! Owns reading the files of a data directory, one by one and the log as a whole.
 //! Never repairs anything, and never reads on behind what it cannot read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use results::disk_image::{DiskImage, StoredBatch, StoredQuorumState, StoredSnapshot};
 use serde_json::Value;
 
 use super::batches::{Announced, batch, frame};
+use super::fold::{Fold, State};
 
 const QUORUM_STATE: &str = "quorum-state";
 const LOG_START: &str = "log-start";
@@ -17,7 +18,9 @@ const META: &str = "meta.properties";
 /// Zeros at the end of a segment are room that was reserved, and bytes behind the last sound batch of the
 /// last segment may be a write that a crash has torn: neither is a flaw by itself. Whether something is
 /// missing is for whoever knows what the node said.
-pub fn read(files: &BTreeMap<String, Vec<u8>>) -> DiskImage {
+///
+/// `wanted` are the ends of snapshots, of any node, at which the commands of the log are added up.
+pub fn read(files: &BTreeMap<String, Vec<u8>>, wanted: &BTreeSet<i64>) -> DiskImage {
     let mut image = DiskImage::default();
     read_meta(files, &mut image);
     if let Some(content) = files.get(QUORUM_STATE) {
@@ -32,7 +35,8 @@ pub fn read(files: &BTreeMap<String, Vec<u8>>) -> DiskImage {
             Err(flaw) => image.flaws.push(format!("{LOG_START}: {flaw}")),
         }
     }
-    read_log(files, &mut image);
+    let fold = fold(files, image.log_start, wanted);
+    read_log(files, &mut image, fold);
     for (name, content) in files {
         let Some((end_offset, last_epoch)) = snapshot_name(name) else {
             continue;
@@ -41,16 +45,42 @@ pub fn read(files: &BTreeMap<String, Vec<u8>>) -> DiskImage {
             continue;
         }
         match snapshot(content, last_epoch) {
-            Ok((digest, content_crc)) => image.snapshots.push(StoredSnapshot {
+            Ok(read) => image.snapshots.push(StoredSnapshot {
                 end_offset,
                 last_epoch,
-                digest,
-                content_crc,
+                state_crc: match wanted.contains(&end_offset) {
+                    true => read.state().map(|state| state.crc()),
+                    false => None,
+                },
+                content_crc: read.content_crc,
+                digest: read.digest,
             }),
             Err(flaw) => image.flaws.push(format!("{name}: {flaw}")),
         }
     }
     image
+}
+
+/// The ends of the snapshots among the files of a data directory, by name: those at which logs are worth adding
+/// up.
+pub fn snapshot_ends<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<i64> {
+    let names = names.into_iter().filter_map(snapshot_name);
+    names.map(|(end, _)| end).filter(|end| *end > 0).collect()
+}
+
+/// Where adding up the log begins: with nothing, or with the snapshot at which the log starts. `None` if nothing
+/// is wanted, or that snapshot cannot be read.
+fn fold(files: &BTreeMap<String, Vec<u8>>, log_start: i64, wanted: &BTreeSet<i64>) -> Option<Fold> {
+    wanted.range(log_start + 1..).next()?;
+    if log_start == 0 {
+        return Some(Fold::new(State::default(), 0, wanted));
+    }
+    let (content, epoch) = files.iter().find_map(|(name, content)| {
+        let (end, epoch) = snapshot_name(name)?;
+        (end == log_start).then_some((content, epoch))
+    })?;
+    let state = snapshot(content, epoch).ok()?.state()?;
+    Some(Fold::new(state, log_start, wanted))
 }
 
 fn read_meta(files: &BTreeMap<String, Vec<u8>>, image: &mut DiskImage) {
@@ -116,14 +146,17 @@ fn segment_base(name: &str) -> Option<i64> {
 }
 
 /// The segments from the one that holds the log start on, as long as each goes on where the one before ends.
-fn read_log(files: &BTreeMap<String, Vec<u8>>, image: &mut DiskImage) {
+fn read_log(files: &BTreeMap<String, Vec<u8>>, image: &mut DiskImage, fold: Option<Fold>) {
     let mut segments: Vec<(i64, &String, &Vec<u8>)> = files
         .iter()
         .filter_map(|(name, content)| Some((segment_base(name)?, name, content)))
         .collect();
     segments.sort_unstable();
     let begun_count = segments.partition_point(|(base, ..)| *base <= image.log_start);
-    let mut log = LogReader::default();
+    let mut log = LogReader {
+        fold,
+        ..LogReader::default()
+    };
     for (base, name, content) in segments.drain(begun_count.saturating_sub(1)..) {
         let is_next = log.end.is_none_or(|end| end == base);
         if !is_next {
@@ -144,6 +177,7 @@ fn read_log(files: &BTreeMap<String, Vec<u8>>, image: &mut DiskImage) {
     let start = image.log_start;
     log.batches.retain(|batch| batch.last_offset >= start);
     image.batches = log.batches;
+    image.folded = log.fold.map(Fold::finish).unwrap_or_default();
 }
 
 #[derive(Debug, Default)]
@@ -154,6 +188,7 @@ struct LogReader {
     /// Checksum of the batch before; `None` where that is gone with the beginning of the log.
     last_crc: Option<u32>,
     last_epoch: i32,
+    fold: Option<Fold>,
 }
 
 impl LogReader {
@@ -195,20 +230,39 @@ impl LogReader {
             self.last_epoch = stored.epoch;
             self.end = Some(stored.last_offset + 1);
             self.batches.push(stored);
+            if let Some(fold) = &mut self.fold {
+                fold.take(&batch);
+            }
             position = content + batch_bytes;
         }
         Ok(())
     }
 }
 
-/// What a whole snapshot says its state hashes to, and the checksum of the records of its state.
-fn snapshot(content: &[u8], epoch: i32) -> Result<(Option<String>, u32), String> {
+/// A whole snapshot.
+struct Snapshot<'a> {
+    /// What it says its state hashes to.
+    digest: Option<String>,
+    /// Of the records of its state.
+    content_crc: u32,
+    records: Vec<&'a [u8]>,
+}
+
+impl Snapshot<'_> {
+    /// The state that it holds; `None` if its records are none of a state.
+    fn state(&self) -> Option<State> {
+        State::of_snapshot(self.records.iter().copied()).ok()
+    }
+}
+
+fn snapshot(content: &[u8], epoch: i32) -> Result<Snapshot<'_>, String> {
     let mut rest = content;
     let mut next_offset = 0;
     let mut has_header = false;
     let mut has_footer = false;
     let mut digest = None;
     let mut content_crc = 0;
+    let mut records = Vec::new();
     while !rest.is_empty() {
         let at = content.len() - rest.len();
         let batch = batch(rest).map_err(|flaw| format!("byte {at}: {flaw}"))?;
@@ -230,12 +284,17 @@ fn snapshot(content: &[u8], epoch: i32) -> Result<(Option<String>, u32), String>
                 digest = digest_in(record);
             }
             content_crc = crc32c::crc32c_append(content_crc, record);
+            records.push(record);
         }
     }
     if !has_footer {
         return Err("no footer: it is not all there".into());
     }
-    Ok((digest, content_crc))
+    Ok(Snapshot {
+        digest,
+        content_crc,
+        records,
+    })
 }
 
 /// The hash in the first record of a state, as traces write it.

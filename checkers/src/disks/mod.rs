@@ -5,6 +5,7 @@ mod batches;
 mod claims;
 mod compare;
 mod files;
+mod fold;
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use crate::{conclusion, counted};
 use claims::Claims;
 use compare::Comparison;
 
-pub use files::read;
+pub use files::{read, snapshot_ends};
 
 const SOURCE: &str = "a node that lies about its disk is caught by what is on it";
 
@@ -50,6 +51,7 @@ impl Claimed {
         let mut left_out = BTreeMap::new();
         let mut lost = None;
         let mut compared_count = 0;
+        let mut compared = Vec::new();
         for (node, image) in disks {
             let Some(claims) = self.nodes.get_mut(node) else {
                 // Whoever is no member yet has not even an epoch.
@@ -71,7 +73,10 @@ impl Claimed {
             }
             compared_count += 1;
             comparison.compare(node, claims, image);
+            compared.push((node.as_str(), image));
         }
+        comparison.compare_folds(&compared);
+        let unfolded_count = comparison.unfolded_count;
         let unread = self
             .nodes
             .iter()
@@ -80,6 +85,12 @@ impl Claimed {
             lost = Some(format!("the disk of {node} was not read"));
         }
         let mut result = judge(comparison, compared_count, lost.as_deref());
+        if unfolded_count > 0 {
+            result.summary.push_str(&format!(
+                "; {} not checked against a log, which was gone",
+                counted(unfolded_count, "snapshot")
+            ));
+        }
         if !left_out.is_empty() {
             let told: Vec<String> = left_out
                 .iter()

@@ -10,7 +10,7 @@ mod files;
 
 use std::collections::BTreeMap;
 
-use checkers::disks::{check, read};
+use checkers::disks::{check, snapshot_ends};
 use results::disk_image::DiskImage;
 use results::schedule::Schedule;
 use results::trace::TraceEvent;
@@ -97,6 +97,11 @@ fn schedule(faults: Value) -> Schedule {
 fn judge(image: DiskImage, events: Vec<Value>) -> CheckerResult {
     let disks = BTreeMap::from([("n1".to_owned(), image)]);
     check(&trace(events), &disks, &schedule(json!([])))
+}
+
+fn read(files: &Files) -> DiskImage {
+    let names = files.keys().map(String::as_str);
+    checkers::disks::read(files, &snapshot_ends(names))
 }
 
 /// Of a node that still runs, so that it must have said everything.
@@ -325,4 +330,100 @@ fn whatever_the_bytes_reading_ends_without_a_panic() {
             read(&files);
         }
     }
+}
+
+/// A disk with the log from its beginning and the snapshot of it, whose register holds `stored`.
+fn files_with_log(stored: &str) -> (Files, Vec<Value>) {
+    let write = |value: &str| {
+        json!({"operations": [{"type": "register-write", "key": "0", "value": value}]}).to_string()
+    };
+    let batches = [
+        batch(0, 1, true, &[b"a leader"]),
+        batch(1, 1, false, &[write("a").as_bytes(), write("b").as_bytes()]),
+        batch(3, 1, false, &[write("c").as_bytes(), write("d").as_bytes()]),
+    ];
+    let (log, _) = segment(&batches, 0, false);
+    let files = Files::from([
+        ("meta.properties".into(), meta(1)),
+        ("quorum-state".into(), quorum_state(2, 3, 2)),
+        (segment_name(0), log),
+        (snapshot_name(4, 1), snapshot(1, DIGEST, stored)),
+    ]);
+    let mut events = events();
+    events.truncate(4);
+    events.extend([
+        append(&batches[0], 0, 0, 1),
+        append(&batches[1], 1, 2, 1),
+        append(&batches[2], 3, 4, 1),
+        json!({"event": "flush", "log_end": 5}),
+        json!({"event": "high-watermark", "high_watermark": 5, "log_end": 5}),
+        json!({"event": "snapshot-frozen", "end_offset": 4, "last_epoch": 1,
+            "digest": format!("{DIGEST:016x}")}),
+    ]);
+    (files, events)
+}
+
+#[test]
+fn a_snapshot_must_hold_what_the_log_adds_up_to() {
+    let (files, events) = files_with_log("c");
+    let result = judge(image(&files), events);
+    assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
+    assert_eq!(result.properties["D8"].checked, 1);
+    assert!(
+        !result.summary.contains("not checked"),
+        "{}",
+        result.summary
+    );
+    let (files, events) = files_with_log("b");
+    let result = judge(image(&files), events);
+    assert_eq!(violated(&result), ["D8"], "{}", result.summary);
+    assert!(result.summary.contains("ends at 4"), "{}", result.summary);
+}
+
+#[test]
+fn the_log_of_another_node_tells_what_a_snapshot_must_hold() {
+    let (with_log, events) = files_with_log("c");
+    let mut bare = with_log.clone();
+    let (empty, _) = segment(&[], 0, false);
+    bare.retain(|name, _| !name.ends_with(".log"));
+    bare.insert("meta.properties".into(), meta(2));
+    bare.insert("log-start".into(), log_start(4, 1));
+    bare.insert(segment_name(4), empty);
+    bare.insert(snapshot_name(4, 1), snapshot(1, DIGEST, "a"));
+    let installed = json!({"event": "snapshot-installed", "end_offset": 4, "last_epoch": 1,
+        "digest": format!("{DIGEST:016x}")});
+    let mut of_other = trace(vec![started(0), installed]);
+    for event in &mut of_other {
+        event.node = "n2".into();
+        event.detail = match event.detail.clone() {
+            results::trace::TraceDetail::Started(mut started) => {
+                started.directory_id = Some("dir2".into());
+                results::trace::TraceDetail::Started(started)
+            }
+            other => other,
+        };
+    }
+    let mut all = trace(events);
+    all.extend(of_other);
+    let disks = BTreeMap::from([
+        ("n1".to_owned(), image(&with_log)),
+        ("n2".to_owned(), image(&bare)),
+    ]);
+    let result = check(&all, &disks, &schedule(json!([])));
+    let d8 = &result.properties["D8"];
+    assert_eq!(
+        (d8.valid, d8.checked),
+        (Validity::Invalid, 2),
+        "{}",
+        d8.summary
+    );
+    assert!(d8.summary.contains("n2: its snapshot"), "{}", d8.summary);
+    let alone = BTreeMap::from([("n2".to_owned(), image(&bare))]);
+    let result = check(&all, &alone, &schedule(json!([])));
+    assert_eq!(result.properties["D8"].checked, 0);
+    assert!(
+        result.summary.contains("1 snapshot not checked"),
+        "{}",
+        result.summary
+    );
 }

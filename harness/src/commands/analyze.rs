@@ -3,7 +3,7 @@
 
 use results::store::Store;
 
-use super::announce;
+use super::{announce, coverage};
 use crate::cli::AnalyzeArgs;
 use crate::execution::{Finished, judge, render};
 use crate::exit::Failure;
@@ -14,11 +14,12 @@ use crate::progress::Progress;
 /// # Errors
 /// When there is no such run, or its folder is damaged.
 pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
+    let required = coverage::required(&args.require)?;
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
     let progress = Progress::new(args.output.quiet || args.output.json);
-    let verdict = judge(&folder, &progress)?;
+    let verdict = judge(&folder, &required, &progress)?;
     render(&store, &folder, &progress);
     let finished = Finished {
         folder,

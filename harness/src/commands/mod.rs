@@ -7,6 +7,7 @@ pub mod bugs;
 pub mod bugs_score;
 pub mod check;
 mod cluster;
+pub mod coverage;
 pub mod doctor;
 pub mod export;
 pub mod gc;

@@ -9,7 +9,7 @@ use results::schedule::Schedule;
 use results::store::read_schedule;
 
 use super::naming::did_you_mean;
-use super::{bugs, cluster, naming};
+use super::{bugs, cluster, coverage, naming};
 use crate::cli::{RunArgs, Switch};
 use crate::duration::parse_positive_ms;
 use crate::execution::{TIMERS, forget_outcomes};
@@ -133,10 +133,14 @@ impl Planner {
             tuned,
             intensity_percent,
         };
+        let schedule = schedule(&self.args, &faults, options, seed)?;
+        if !self.is_swarm {
+            coverage::refuse_unreachable(&options.required_coverage, options, &schedule)?;
+        }
         Ok(SessionPlan {
             seed,
             options: options.clone(),
-            schedule: schedule(&self.args, &faults, options, seed)?,
+            schedule,
         })
     }
 }
@@ -170,6 +174,7 @@ fn options(args: &RunArgs, voters: Voters, tuned: &Tuned) -> Result<RunOptions, 
         left_out_operations: Vec::new(),
         cluster: cluster::options(args, voters, &tuned.families),
         liveness_phase: liveness_phase(args),
+        required_coverage: coverage::required(&args.require)?,
     })
 }
 

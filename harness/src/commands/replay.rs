@@ -56,7 +56,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let original = match folder.verdict()? {
         Some(verdict) => verdict,
-        None => judge(&folder, &progress)?,
+        None => judge(&folder, &[], &progress)?,
     };
     progress.note(&format!(
         "replaying {} ({} faults, seed {})",

@@ -33,7 +33,7 @@ pub(super) fn replay(
     let progress = Progress::new(output.quiet || output.json);
     let original = match folder.verdict()? {
         Some(verdict) => verdict,
-        None => judge(folder, &progress)?,
+        None => judge(folder, &[], &progress)?,
     };
     let store = Store::new(&args.execution.store.out);
     let label = Label {

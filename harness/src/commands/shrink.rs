@@ -91,7 +91,7 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
     }
     let verdict = match folder.verdict()? {
         Some(verdict) => verdict,
-        None => judge(&folder, &progress)?,
+        None => judge(&folder, &[], &progress)?,
     };
     if verdict.valid != Validity::Invalid {
         return Err(Failure::arguments(format!(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
@@ -10,8 +11,8 @@ use results::store::Store;
 use results::verdict::Validity;
 use serde_json::{Value, json};
 
-use super::announce;
 use super::planning::Planner;
+use super::{announce, coverage};
 use crate::capabilities::{self, NO_CLIENT_LINKS};
 use crate::cli::{NetworkFlag, SimArgs};
 use crate::exit::{self, Failure};
@@ -52,12 +53,8 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
     };
-    let world = capabilities::of_simulation();
-    let planner = if args.swarm {
-        Planner::of_swarm(&args.run, world)?
-    } else {
-        Planner::new(&args.run, world)?
-    };
+    let required = coverage::required(&args.run.require)?;
+    let planner = planner(args, &seeds, &required)?;
     let label = Label {
         beginning: planner.label()? + "-sim",
         replay_of: None,
@@ -91,13 +88,42 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
             progress.note(&format!("the index of runs could not be drawn: {error}"));
         }
     }
-    let code = exit_code(&summary);
+    let missing = summary.coverage.missing(&required);
+    let code = exit_code(&summary, &missing);
     if output.json {
-        announce::print(&machine_readable(&summary, code).to_string())?;
+        announce::print(&machine_readable(&summary, &missing, code).to_string())?;
     } else {
-        announce::print(&readable(&summary, &store.root().to_string_lossy()))?;
+        announce::print(&readable(
+            &summary,
+            &missing,
+            &store.root().to_string_lossy(),
+        ))?;
     }
     Ok(code)
+}
+
+/// The planner of every seed. What is required is required of all seeds together, not of each, so that only a
+/// single one carries it.
+fn planner(
+    args: &SimArgs,
+    seeds: &RangeInclusive<u64>,
+    required: &[String],
+) -> Result<Planner, Failure> {
+    let world = capabilities::of_simulation();
+    let mut run = args.run.clone();
+    let is_campaign = seeds.start() != seeds.end();
+    if is_campaign {
+        run.require.clear();
+    }
+    if args.swarm {
+        return Planner::of_swarm(&run, world);
+    }
+    let planner = Planner::new(&run, world)?;
+    if is_campaign {
+        let plan = planner.plan(*seeds.start())?;
+        coverage::refuse_unreachable(required, &plan.options, &plan.schedule)?;
+    }
+    Ok(planner)
 }
 
 /// Whether a run failed in a way of which not enough are stored yet.
@@ -120,15 +146,29 @@ fn keep(store: &Store, simulated: &Simulated, label: &Label) -> Result<String, F
     Ok(folder.manifest()?.name)
 }
 
-fn exit_code(summary: &CampaignSummary) -> u8 {
-    if summary.done_count == 0 {
-        return exit::UNKNOWN;
-    }
-    exit::of_validity(summary.worst())
+fn exit_code(summary: &CampaignSummary, missing: &[&str]) -> u8 {
+    exit::of_validity(validity(summary, missing))
 }
 
-fn readable(summary: &CampaignSummary, store: &str) -> String {
+/// The worst of all seeds; unknown, too, where nothing was run, or nobody reached what had to be.
+fn validity(summary: &CampaignSummary, missing: &[&str]) -> Validity {
+    let is_incomplete = summary.done_count == 0 || !missing.is_empty();
+    let incomplete = is_incomplete.then_some(Validity::Unknown);
+    Validity::worst(incomplete.into_iter().chain([summary.worst()]))
+}
+
+fn readable(summary: &CampaignSummary, missing: &[&str], store: &str) -> String {
     let mut text = headline(summary);
+    if let Some(covered) = coverage::summary(&summary.coverage) {
+        let _ = write!(text, "\n{covered}");
+    }
+    if !missing.is_empty() {
+        let _ = write!(
+            text,
+            "\nunknown: required, but in no seed: {}",
+            missing.join(", ")
+        );
+    }
     if !summary.by_family.is_empty() {
         text.push_str("\n\n");
         text.push_str(&yields(&summary.by_family));
@@ -216,7 +256,7 @@ fn headline(summary: &CampaignSummary) -> String {
     )
 }
 
-fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
+fn machine_readable(summary: &CampaignSummary, missing: &[&str], code: u8) -> Value {
     let groups: Vec<Value> = summary
         .groups()
         .into_iter()
@@ -235,7 +275,7 @@ fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
         })
         .collect();
     json!({
-        "valid": if summary.done_count == 0 { Validity::Unknown } else { summary.worst() },
+        "valid": validity(summary, missing),
         "asked_count": summary.asked_count,
         "done_count": summary.done_count,
         "valid_count": summary.valid_count,
@@ -248,6 +288,11 @@ fn machine_readable(summary: &CampaignSummary, code: u8) -> Value {
         "peak_memory_bytes": memory::peak_bytes(),
         "interrupted": summary.interrupted,
         "families": summary.by_family,
+        "coverage": {
+            "covered_count": summary.coverage.covered_count(),
+            "cells": summary.coverage.counts,
+            "required_but_missing": missing,
+        },
         "groups": groups,
         "exit_code": code,
     })

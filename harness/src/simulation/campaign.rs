@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use checkers::coverage::{self, Coverage};
 use nemesis::family::Family;
 use nemesis::tuning::family_name;
 use results::verdict::Validity;
@@ -87,6 +88,8 @@ pub struct CampaignSummary {
     pub failures: Vec<SeedOutcome>,
     /// By family of faults: what came of it.
     pub by_family: BTreeMap<String, FamilyYield>,
+    /// What faults hit, in which role and phase, in all of them.
+    pub coverage: Coverage,
     /// Whether the user stopped it.
     pub interrupted: bool,
 }
@@ -135,6 +138,9 @@ impl CampaignSummary {
         self.repeated_count += u64::from(trial.is_repeated);
         self.add_families(trial);
         let verdict = &trial.verdict;
+        if let Some(result) = verdict.checkers.get(coverage::NAME) {
+            self.coverage.add(&Coverage::of(result));
+        }
         let signature = match verdict.valid {
             Validity::Valid => {
                 self.valid_count += 1;

@@ -1,6 +1,8 @@
 //! Owns what is told of the disks of simulated nodes when a run is over.
 //! Never waits for anything: what a node has done and not said yet is told with its disk.
 
+use std::collections::BTreeSet;
+
 use results::disk_image::DiskImage;
 use results::trace::TraceEvent;
 
@@ -8,8 +10,10 @@ use super::simulated_node::{Output, SimulatedNode};
 use super::tracing;
 
 /// What is durable on the disk of a node, and what the node would have said about it next.
-pub(super) fn image_of(node: &SimulatedNode) -> DiskImage {
-    let mut image = checkers::disks::read(&node.disk.durable_files());
+///
+/// `wanted` are the ends of snapshots at which its log is added up.
+pub(super) fn image_of(node: &SimulatedNode, wanted: &BTreeSet<i64>) -> DiskImage {
+    let mut image = checkers::disks::read(&node.disk.durable_files(), wanted);
     let is_crashing = |(_, output): &(u64, Output)| matches!(output, Output::Crash(_));
     image.is_settled = node.is_running() && !node.outputs.iter().any(is_crashing);
     if !node.is_running() {

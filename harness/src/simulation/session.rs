@@ -135,6 +135,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
         schedule,
         trace: Vec::new(),
         disks: std::mem::take(&mut remains.images),
+        logs: BTreeMap::new(),
     };
     Ok(Over {
         recording,

@@ -38,6 +38,7 @@ fn options(nodes: u32) -> RunOptions {
         left_out_operations: Vec::new(),
         cluster: Default::default(),
         liveness_phase: false,
+        required_coverage: Vec::new(),
     }
 }
 

@@ -143,6 +143,7 @@ mod tests {
             left_out_operations: Vec::new(),
             cluster: Default::default(),
             liveness_phase: true,
+            required_coverage: Vec::new(),
         };
         let nodes = (1..=5).map(|id| format!("n{id}")).collect();
         let mut schedule = nemesis::plan::plan(&PlanOptions::new(

@@ -146,8 +146,13 @@ impl SimulatedWorld {
     /// Ends the world and tells what is left of it.
     pub(super) fn into_remains(self) -> Remains {
         let keeps = matches!(self.witness, Witness::Trace(_));
+        let wanted = self.nodes.iter().flat_map(|node| {
+            let files = node.disk.durable_files();
+            checkers::disks::snapshot_ends(files.keys().map(String::as_str))
+        });
+        let wanted = wanted.collect();
         let images = self.nodes.iter();
-        let images = images.map(|node| (node.name.to_string(), image_of(node)));
+        let images = images.map(|node| (node.name.to_string(), image_of(node, &wanted)));
         let images = images.collect();
         let nodes = self.nodes.iter().filter(|_| keeps);
         let disks = nodes.map(|node| (node.name.to_string(), node.disk.files()));

@@ -16,7 +16,7 @@ pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<String> {
         return Vec::new();
     };
     let mut moments = leaders(run, from_ns, to_ns);
-    for (fault, row) in run.faults.iter().zip(faults::rows(&run.faults)) {
+    for (fault, row) in run.faults.iter().zip(faults::rows(&run.faults, None)) {
         let Some(resolved) = &fault.resolved else {
             continue;
         };

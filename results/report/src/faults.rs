@@ -2,6 +2,7 @@
 //! Never knows the vocabulary of faults beyond display; unknown parameters are shown as they are.
 
 use results::schedule::{FaultOutcome, ScheduledFault, Trigger};
+use results::verdict::Verdict;
 use serde_json::{Map, Value};
 
 use crate::{plots, text};
@@ -33,14 +34,23 @@ pub(crate) struct FaultRow {
     pub(crate) had_effect: bool,
     /// Why it was skipped or is indeterminate.
     pub(crate) reason: String,
+    /// How long it took until an operation succeeded again; empty where nobody measured.
+    pub(crate) recovery: String,
 }
 
 /// The rows of the fault table.
-pub(crate) fn rows(faults: &[ScheduledFault]) -> Vec<FaultRow> {
-    faults.iter().map(row).collect()
+pub(crate) fn rows(faults: &[ScheduledFault], verdict: Option<&Verdict>) -> Vec<FaultRow> {
+    let liveness = verdict.and_then(|verdict| verdict.checkers.get("liveness"));
+    let measured = liveness.and_then(|result| result.properties.get("fault-recovery"));
+    let by_fault = measured.and_then(|property| property.evidence["by_fault"].as_object());
+    let rows = faults.iter().map(|fault| {
+        let measured = by_fault.and_then(|by_fault| by_fault.get(&fault.id.to_string()));
+        row(fault, measured)
+    });
+    rows.collect()
 }
 
-fn row(fault: &ScheduledFault) -> FaultRow {
+fn row(fault: &ScheduledFault, measured: Option<&Value>) -> FaultRow {
     let started = fault.resolved.as_ref().map(|resolved| resolved.at_ms);
     let outcome = match fault.outcome {
         Some(FaultOutcome::Installed) => "installed",
@@ -75,6 +85,23 @@ fn row(fault: &ScheduledFault) -> FaultRow {
         },
         had_effect: fault.had_effect(),
         reason: text::printable(fault.reason.as_deref().unwrap_or_default()),
+        recovery: measured.map(recovery).unwrap_or_default(),
+    }
+}
+
+/// How long nothing succeeded, while a fault was there and after it.
+fn recovery(measured: &Value) -> String {
+    let duration = |name: &str| {
+        let duration_ms = measured[name].as_f64()?;
+        Some(text::latency_ns((duration_ms * 1e6) as u64))
+    };
+    let after = match duration("recovery_ms") {
+        Some(after) => format!("{after} after it"),
+        None => "never after it".into(),
+    };
+    match duration("outage_ms") {
+        Some(outage) => format!("{after}; up to {outage} without success"),
+        None => after,
     }
 }
 
@@ -187,7 +214,28 @@ mod tests {
     use super::*;
 
     fn only_row(json: &str) -> FaultRow {
-        row(&serde_json::from_str(json).unwrap())
+        row(&serde_json::from_str(json).unwrap(), None)
+    }
+
+    #[test]
+    fn the_recovery_of_a_fault_stands_in_its_row() {
+        let faults: Vec<ScheduledFault> = serde_json::from_str(
+            r#"[{"id":4,"trigger":{"at_ms":1},"duration_ms":1,"fault":{"kind":"kill"}},
+                {"id":5,"trigger":{"at_ms":1},"duration_ms":1,"fault":{"kind":"kill"}}]"#,
+        )
+        .unwrap();
+        let verdict: Verdict = serde_json::from_str(
+            r#"{"valid":true,"checkers":{"liveness":{"valid":true,"summary":"","properties":{"fault-recovery":
+                {"valid":true,"title":"","checked":1,"evidence":{"by_fault":
+                {"4":{"recovery_ms":3.25,"outage_ms":812.5}}}}}}}}"#,
+        )
+        .unwrap();
+        let told = rows(&faults, Some(&verdict));
+        assert_eq!(
+            told[0].recovery,
+            "3.2 ms after it; up to 812 ms without success"
+        );
+        assert_eq!(told[1].recovery, "");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod assets;
 mod commands;
 mod content_policy;
 mod context;
+mod coverage;
 mod error;
 mod evidence;
 mod faults;

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::commands::{self, ReproduceCommand};
 use crate::context;
+use crate::coverage::{self, CoverageTable};
 use crate::error::{ReportError, Result};
 use crate::evidence::{self, EvidenceView};
 use crate::faults::{self, FaultRow};
@@ -43,6 +44,7 @@ struct RunPage {
     commands: Vec<ReproduceCommand>,
     checkers: Vec<CheckerCard>,
     faults: Vec<FaultRow>,
+    coverage: Option<CoverageTable>,
     schedule_readable: bool,
     toggles: Vec<Toggle>,
     pictures: Vec<Picture>,
@@ -143,7 +145,8 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         notices: notices(&run),
         commands: commands::reproduce(&run),
         checkers: checkers(&run),
-        faults: faults::rows(&run.faults),
+        faults: faults::rows(&run.faults, run.verdict.as_ref()),
+        coverage: coverage::table(run.verdict.as_ref()),
         schedule_readable: run.schedule_is_readable(),
         toggles: pictures::toggles(&run),
         pictures,

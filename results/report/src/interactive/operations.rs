@@ -114,7 +114,7 @@ fn life(node: &NodeTimeline) -> Value {
 
 fn fault_bands(run: &Run) -> Vec<Value> {
     let end_us = run.end_ns().div_ceil(1000);
-    let told = run.faults.iter().zip(faults::rows(&run.faults));
+    let told = run.faults.iter().zip(faults::rows(&run.faults, None));
     let bands = told.filter_map(|(fault, row)| {
         let applied = fault.outcome? != FaultOutcome::Skipped;
         let from_us = row.window_ms?.0.saturating_mul(1000);

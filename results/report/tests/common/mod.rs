@@ -57,6 +57,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
             left_out_operations: Vec::new(),
             cluster: Default::default(),
             liveness_phase: false,
+            required_coverage: Vec::new(),
         },
         environment: Environment {
             harness_version: "0.1.0".into(),
