@@ -194,6 +194,14 @@ pub struct OutputArgs {
     pub json: bool,
 }
 
+/// Where CI systems look for what came out.
+#[derive(Debug, Clone, Args)]
+pub struct SummaryArgs {
+    /// Add what came out to this file in Markdown, as for $GITHUB_STEP_SUMMARY
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+}
+
 /// What `run` and `replay` have in common.
 #[derive(Debug, Clone, Args)]
 pub struct ExecutionArgs {
@@ -203,6 +211,9 @@ pub struct ExecutionArgs {
     /// Node program to test, instead of the node built into the harness
     #[arg(long, value_name = "PATH")]
     pub node_bin: Option<PathBuf>,
+    /// Where CI systems look for what came out
+    #[command(flatten)]
+    pub summary: SummaryArgs,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,
@@ -445,6 +456,9 @@ pub struct ReplayArgs {
 pub struct AnalyzeArgs {
     /// The run: its folder, its name, the beginning of its name, or `latest`
     pub run: String,
+    /// Where CI systems look for what came out
+    #[command(flatten)]
+    pub summary: SummaryArgs,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,

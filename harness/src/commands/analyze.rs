@@ -4,6 +4,7 @@
 use results::store::Store;
 
 use super::announce;
+use super::summary::Summary;
 use crate::cli::AnalyzeArgs;
 use crate::execution::{Finished, judge, render};
 use crate::exit::Failure;
@@ -14,17 +15,27 @@ use crate::progress::Progress;
 /// # Errors
 /// When there is no such run, or its folder is damaged.
 pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
+    let mut summary = Summary::open(&args.summary)?;
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
     let progress = Progress::new(args.output.quiet || args.output.json);
     let verdict = judge(&folder, &progress)?;
     render(&store, &folder, &progress);
+    let store = args.store.out.to_string_lossy();
+    let report = folder.report_path().display().to_string();
+    summary.run(
+        (&manifest, &verdict),
+        Some(&report),
+        None,
+        &store,
+        &progress,
+    );
     let finished = Finished {
         folder,
-        name: manifest.name,
+        name: manifest.name.clone(),
         verdict,
-        interrupted: manifest.phases.interrupted,
+        manifest,
     };
-    announce::verdict(&finished, &args.store.out.to_string_lossy(), &args.output)
+    announce::verdict(&finished, &store, &args.output)
 }

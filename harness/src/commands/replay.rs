@@ -9,6 +9,7 @@ use results::verdict::{Validity, Verdict};
 
 use super::naming::fits_a_folder;
 use super::planning::refuse_impossible;
+use super::summary::Summary;
 use super::{announce, cluster, replay_simulated};
 use crate::capabilities;
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, OBSERVERS_MAX, ReplayArgs};
@@ -24,6 +25,7 @@ use crate::workload::WORKLOADS;
 /// # Errors
 /// When there is no such run, its folder is damaged, or a run could not be carried out.
 pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
+    let mut summary = Summary::open(&args.execution.summary)?;
     let store = Store::new(&args.execution.store.out);
     let folder = store.find(&args.run)?;
     let manifest = folder.manifest()?;
@@ -34,7 +36,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     if world == SIMULATION {
         let capabilities = cluster::capabilities(capabilities::of_simulation(), voters);
         refuse_impossible(&schedule, &capabilities)?;
-        return replay_simulated::replay(args, &folder, &manifest, schedule, command);
+        return replay_simulated::replay(args, &folder, &manifest, schedule, command, summary);
     }
     let world = capabilities::of_processes(manifest.options.cluster.network);
     let capabilities = cluster::capabilities(world, voters);
@@ -76,19 +78,28 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             &args.execution.output,
         )?;
         worst = worst.max(finished.verdict.valid);
-        if finished.interrupted {
+        let is_interrupted = finished.stop_reason().is_some();
+        let same = same_outcome(&original, &finished.verdict);
+        let compared = comparison(&original, &finished.verdict, same, (number, args.times));
+        let report = finished.folder.report_path().display().to_string();
+        summary.run(
+            (&finished.manifest, &finished.verdict),
+            Some(&report),
+            (!is_interrupted).then_some(compared.as_str()),
+            &args.execution.store.out.to_string_lossy(),
+            &progress,
+        );
+        if is_interrupted {
             // Half a replay compares with nothing, and whoever stops one wants no other.
             if !args.execution.output.json {
                 announce::print(&format!("replay {number} of {} was stopped", args.times))?;
             }
             break;
         }
-        let same = same_outcome(&original, &finished.verdict);
         same_count += u32::from(same);
         compared_count += 1;
         if !args.execution.output.json {
-            let times = (number, args.times);
-            announce::print(&comparison(&original, &finished.verdict, same, times))?;
+            announce::print(&compared)?;
         }
         if interrupts::count() > 0 {
             break;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use nemesis::family::Family;
 use nemesis::tuning::family_name;
+use results::campaign::FamilyYield;
 use results::verdict::Validity;
 
 use super::session::{SessionPlan, Simulated};
@@ -87,19 +88,6 @@ pub struct CampaignSummary {
     pub by_family: BTreeMap<String, FamilyYield>,
     /// Whether the user stopped it.
     pub interrupted: bool,
-}
-
-/// What came of one family of faults.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct FamilyYield {
-    /// Seeds in which it was on.
-    pub seed_count: u64,
-    /// How many of these were invalid.
-    pub invalid_count: u64,
-    /// Its faults that were due.
-    pub fault_count: u64,
-    /// How many of these had an effect.
-    pub effective_count: u64,
 }
 
 impl CampaignSummary {

@@ -31,6 +31,6 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
+pub use campaign::{Campaign, CampaignSummary, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};
