@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use checkers::coverage::{self, Coverage};
 use nemesis::family::Family;
 use nemesis::tuning::family_name;
+use results::campaign::FamilyYield;
 use results::verdict::Validity;
 
 use super::session::{SessionPlan, Simulated};
@@ -92,19 +93,6 @@ pub struct CampaignSummary {
     pub coverage: Coverage,
     /// Whether the user stopped it.
     pub interrupted: bool,
-}
-
-/// What came of one family of faults.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct FamilyYield {
-    /// Seeds in which it was on.
-    pub seed_count: u64,
-    /// How many of these were invalid.
-    pub invalid_count: u64,
-    /// Its faults that were due.
-    pub fault_count: u64,
-    /// How many of these had an effect.
-    pub effective_count: u64,
 }
 
 impl CampaignSummary {
