@@ -8,6 +8,7 @@ pub mod bugs_score;
 pub mod check;
 mod cluster;
 pub mod doctor;
+pub mod explore;
 pub mod export;
 pub mod gc;
 pub mod list;

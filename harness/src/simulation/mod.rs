@@ -32,5 +32,6 @@ mod world;
 mod tests;
 
 pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
+pub(crate) use panics::caught;
 pub use evidence::{Label, store_run};
 pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};
