@@ -9,14 +9,13 @@ use node::batch::Batch;
 use node::ids::{Epoch, NodeId};
 use node::message::{ErrorCode, Request, Response};
 use node::mutants::Bug;
-use node::raft::{AWAITED, Alarm, Correlation, Input, PeerAnswer};
+use node::raft::Alarm;
 
 use super::bounds::{Beginning, Bounds, Budget, hears_forgotten_answers, keeps_epochs};
 use super::choice::Choice;
-use super::member::{Member, Outcome, Outgoing, ticket_of};
-use super::message::{Body, InTransit, Message, id_of, index_of};
+use super::member::{Happening, Known, Member};
+use super::message::{Body, InTransit, Message, index_of, name};
 use super::rules::{Checked, Rule, Violation};
-use crate::simulation::caught;
 
 /// A batch that some leader has declared committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -82,12 +81,9 @@ impl Course {
             leaders: Arc::default(),
         };
         for index in 0..bounds.nodes {
-            let (mut member, outcome) = Member::fresh(index, bounds.nodes, self.bug);
-            member.note_digest();
-            cluster.members.push(Arc::new(member));
-            for outgoing in outcome.sent {
-                cluster.dispatch(index, outgoing);
-            }
+            let stepped = Member::fresh(index, bounds.nodes, self.bug);
+            cluster.members.push(stepped.member);
+            cluster.network.extend(stepped.sent);
         }
         cluster.sort();
         cluster
@@ -101,12 +97,14 @@ impl Course {
         &self,
         cluster: &Cluster,
         choice: Choice,
+        known: &mut Known,
         checked: &mut Checked,
     ) -> Result<Cluster, Violation> {
         let mut next = cluster.clone();
         let mut step = Step {
             course: *self,
             cluster: &mut next,
+            known,
             checked,
             pending: VecDeque::new(),
         };
@@ -130,13 +128,6 @@ impl Cluster {
         hasher.finish()
     }
 
-    fn dispatch(&mut self, from: usize, outgoing: Outgoing) {
-        self.network.push(InTransit {
-            awaited: outgoing.awaited,
-            message: Arc::new(Message::new(from, outgoing.to, outgoing.body)),
-        });
-    }
-
     fn sort(&mut self) {
         self.network.sort_by_key(InTransit::digest);
     }
@@ -146,32 +137,32 @@ impl Cluster {
 struct Step<'a> {
     course: Course,
     cluster: &'a mut Cluster,
+    known: &'a mut Known,
     checked: &'a mut Checked,
-    /// Answers that are received at once: by whom, of whom.
-    pending: VecDeque<(usize, usize, Box<Response>)>,
+    /// Answers that are received at once.
+    pending: VecDeque<InTransit>,
 }
 
 impl Step<'_> {
     fn happen(&mut self, choice: Choice) -> Result<(), Violation> {
-        let bug = self.course.bug;
         match choice {
             Choice::Timeout { member } => {
                 self.cluster.budget.timeouts -= 1;
-                self.run(member, |state| state.alarm(bug, Alarm::Role))?;
+                self.run(member, Happening::Alarm(Alarm::Role))?;
             }
             Choice::News { member } => {
-                self.run(member, |state| state.alarm(bug, Alarm::WaitingFetches))?;
+                self.run(member, Happening::Alarm(Alarm::WaitingFetches))?;
             }
-            Choice::Sync { member } => self.run(member, |state| state.sync(bug))?,
+            Choice::Sync { member } => self.run(member, Happening::Sync)?,
             Choice::Write { member } => {
                 let number = self.cluster.budget.writes;
                 self.cluster.budget.writes -= 1;
-                self.run(member, |state| state.propose(bug, number))?;
+                self.run(member, Happening::Write(number))?;
             }
             Choice::Crash { member, kept } => {
                 self.cluster.budget.crashes -= 1;
                 self.break_connections(member);
-                self.run(member, |state| state.crash(bug, kept))?;
+                self.run(member, Happening::Crash { kept })?;
                 self.checked.crashes += 1;
             }
             Choice::Duplicate { place } => {
@@ -185,109 +176,70 @@ impl Step<'_> {
                 let lost = self.cluster.network.remove(place).message;
                 let asker = lost.asker();
                 let peer = lost.from + lost.to - asker;
-                self.fail(asker, peer)?;
+                self.run(asker, Happening::Failed { peer })?;
             }
-            Choice::Deliver { place, member } => self.deliver(place, member)?,
+            Choice::Deliver { place, member } => {
+                let in_transit = self.cluster.network.remove(place);
+                let (from, drawn) = (in_transit.message.from, in_transit.message.to);
+                if member != drawn {
+                    let other = member;
+                    self.run(from, Happening::Redraw { drawn, other })?;
+                }
+                self.run(member, Happening::Arrival(&in_transit))?;
+            }
         }
-        while let Some((asker, peer, response)) = self.pending.pop_front() {
-            self.answer(asker, peer, PeerAnswer::Response(response), AWAITED)?;
+        while let Some(answer) = self.pending.pop_front() {
+            self.run(answer.message.to, Happening::Arrival(&answer))?;
         }
         Ok(())
-    }
-
-    fn deliver(&mut self, place: usize, member: usize) -> Result<(), Violation> {
-        let InTransit { message, awaited } = self.cluster.network.remove(place);
-        let (from, bug) = (message.from, self.course.bug);
-        if member != message.to {
-            let sender = Arc::make_mut(&mut self.cluster.members[from]);
-            sender.replica.redraw(id_of(message.to), id_of(member));
-            sender.note_digest();
-        }
-        let correlation = if awaited { AWAITED } else { Correlation(0) };
-        match &message.body {
-            Body::Request(request) => {
-                let input = Input::PeerRequest {
-                    ticket: ticket_of(from, awaited),
-                    request: request.clone(),
-                };
-                self.run(member, |state| state.feed(bug, 0, input))
-            }
-            Body::Response(response) => {
-                let answer = PeerAnswer::Response(response.clone());
-                self.answer(member, from, answer, correlation)
-            }
-            Body::Failed => self.fail(member, from),
-        }
-    }
-
-    fn fail(&mut self, asker: usize, peer: usize) -> Result<(), Violation> {
-        self.answer(asker, peer, PeerAnswer::Failed, AWAITED)
-    }
-
-    fn answer(
-        &mut self,
-        asker: usize,
-        peer: usize,
-        answer: PeerAnswer,
-        correlation: Correlation,
-    ) -> Result<(), Violation> {
-        let bug = self.course.bug;
-        let input = Input::PeerAnswer {
-            peer: id_of(peer),
-            correlation,
-            answer,
-        };
-        self.run(asker, |state| state.feed(bug, 0, input))
     }
 
     /// Those who wait for an answer of a member that crashes learn, at some time, that none comes.
     fn break_connections(&mut self, member: usize) {
         for asker in (0..self.cluster.members.len()).filter(|&asker| asker != member) {
             if self.cluster.members[member].owes(asker) {
-                let broken = Outgoing {
-                    to: asker,
-                    body: Body::Failed,
+                self.cluster.network.push(InTransit {
                     awaited: true,
-                };
-                self.cluster.dispatch(member, broken);
+                    message: Arc::new(Message::new(member, asker, Body::Failed)),
+                });
             }
         }
     }
 
-    /// Lets a member do something, and sees to what follows from it.
-    fn run(
-        &mut self,
-        index: usize,
-        work: impl FnOnce(&mut Member) -> Outcome,
-    ) -> Result<(), Violation> {
-        let member = Arc::make_mut(&mut self.cluster.members[index]);
-        let outcome = caught(|| work(member)).map_err(|said| {
-            Violation::new(Rule::KeepsGoing, format!("n{} stopped itself: {said}", index + 1))
+    /// Lets something happen to a member, and sees to what follows from it.
+    fn run(&mut self, index: usize, happening: Happening<'_>) -> Result<(), Violation> {
+        let before = Arc::clone(&self.cluster.members[index]);
+        let stepped = self.known.step(self.course.bug, &before, happening);
+        let stepped = stepped.as_ref().map_err(|said| {
+            let what = format!("{} stopped itself: {said}", name(index));
+            Violation::new(Rule::KeepsGoing, what)
         })?;
-        self.checked.judge(self.cluster, index, &outcome.events)?;
-        let member = Arc::make_mut(&mut self.cluster.members[index]);
-        member.note_digest();
-        for peer in outcome.forgotten {
-            self.forget(index, peer);
+        let stepped = Arc::clone(stepped);
+        self.cluster.members[index] = Arc::clone(&stepped.member);
+        let restarted = matches!(happening, Happening::Crash { .. });
+        self.checked
+            .judge(self.cluster, index, &before, restarted, &stepped.events)?;
+        for peer in &stepped.forgotten {
+            self.forget(index, *peer)?;
         }
-        for outgoing in outcome.sent {
-            self.send(index, outgoing);
+        for in_transit in &stepped.sent {
+            self.send(in_transit);
         }
         Ok(())
     }
 
-    fn send(&mut self, from: usize, outgoing: Outgoing) {
-        if let Body::Response(response) = &outgoing.body {
+    fn send(&mut self, in_transit: &InTransit) {
+        if let Body::Response(response) = &in_transit.message.body {
             let hears = hears_forgotten_answers(self.course.bug);
-            if !outgoing.awaited && !hears {
+            if !in_transit.awaited && !hears {
                 return;
             }
-            if outgoing.awaited && self.tells_nothing(outgoing.to, from, response) {
-                self.pending.push_back((outgoing.to, from, response.clone()));
-                return;
+            let message = &in_transit.message;
+            if in_transit.awaited && self.tells_nothing(message.to, message.from, response) {
+                return self.pending.push_back(in_transit.clone());
             }
         }
-        self.cluster.dispatch(from, outgoing);
+        self.cluster.network.push(in_transit.clone());
     }
 
     /// Whether an answer does nothing to its receiver but free the connection for other requests.
@@ -314,7 +266,7 @@ impl Step<'_> {
     }
 
     /// Nobody listens any more to the answer of `peer` to what `asker` asked it before.
-    fn forget(&mut self, asker: usize, peer: usize) {
+    fn forget(&mut self, asker: usize, peer: usize) -> Result<(), Violation> {
         let drops = !hears_forgotten_answers(self.course.bug);
         self.cluster.network.retain_mut(|in_transit| {
             let message = &in_transit.message;
@@ -332,10 +284,9 @@ impl Step<'_> {
             }
         });
         if self.cluster.members[peer].owes(asker) {
-            let state = Arc::make_mut(&mut self.cluster.members[peer]);
-            state.forget(asker, drops);
-            state.note_digest();
+            self.run(peer, Happening::Forgotten { asker })?;
         }
+        Ok(())
     }
 
     /// Leaves out messages that can never do anything again.

@@ -38,6 +38,11 @@ impl Message {
         }
     }
 
+    /// A number that is equal for equal messages.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
     /// Who asked: the sender of a request, the receiver of an answer.
     pub(super) fn asker(&self) -> usize {
         match self.body {

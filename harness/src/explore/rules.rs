@@ -13,7 +13,7 @@ use node::raft::{QuorumState, Role};
 use node::trace::TraceEvent;
 
 use super::cluster::{Cluster, Committed};
-use super::member::Event;
+use super::member::{Event, Member, promised_after};
 use super::message::{id_of, name};
 
 /// Something that must always hold.
@@ -136,30 +136,42 @@ impl Checked {
         self.crashes += other.crashes;
     }
 
-    /// Judges what a member has just done.
+    /// Judges what a member has just done: it was `before`, and is what the cluster has in its place.
     pub(super) fn judge(
         &mut self,
         cluster: &mut Cluster,
         index: usize,
+        before: &Member,
+        restarted: bool,
         events: &[Event],
     ) -> Result<(), Violation> {
         self.checks(Rule::KeepsGoing);
-        self.epoch(cluster, index)?;
+        let known = cluster.members[index].replica.epoch();
+        let mut promised = before.promised;
+        self.demand(Rule::EpochAscends, known >= promised.epoch, || {
+            let earlier = promised.epoch;
+            format!("{} is in epoch {known} and was in epoch {earlier}", name(index))
+        })?;
+        // A new incarnation has shown nothing yet.
+        let mut exposed = if restarted { Offset(0) } else { before.exposed };
         let mut log_changed = false;
         for event in events {
             match event {
-                Event::Persisted(state) => self.persisted(cluster, index, *state)?,
+                Event::Persisted(state) => {
+                    self.persisted(cluster, index, promised, *state)?;
+                    promised = promised_after(promised, *state);
+                }
                 Event::Traced(TraceEvent::RoleChange {
                     role: Role::Leader, ..
                 }) => self.elected(cluster, index)?,
                 Event::Traced(TraceEvent::Append { .. }) => log_changed = true,
                 Event::Traced(TraceEvent::Truncate { log_end }) => {
-                    self.truncated(cluster, index, *log_end)?;
+                    self.truncated(cluster, index, exposed, *log_end)?;
                 }
                 Event::Traced(TraceEvent::HighWatermark { high_watermark, .. }) => {
-                    self.watermark(cluster, index, *high_watermark)?;
+                    self.watermark(cluster, index, exposed, *high_watermark)?;
+                    exposed = *high_watermark;
                 }
-                // Known again by and by: a new incarnation has shown nothing.
                 Event::Traced(_) => {}
             }
         }
@@ -187,21 +199,13 @@ impl Checked {
         }
     }
 
-    fn epoch(&mut self, cluster: &Cluster, index: usize) -> Result<(), Violation> {
-        let member = &cluster.members[index];
-        let (known, promised) = (member.replica.epoch(), member.promised.epoch);
-        self.demand(Rule::EpochAscends, known >= promised, || {
-            format!("{} is in epoch {known} and was in epoch {promised}", name(index))
-        })
-    }
-
     fn persisted(
         &mut self,
         cluster: &mut Cluster,
         index: usize,
+        promised: QuorumState,
         state: QuorumState,
     ) -> Result<(), Violation> {
-        let promised = cluster.members[index].promised;
         self.demand(Rule::EpochAscends, state.epoch >= promised.epoch, || {
             let (epoch, before) = (state.epoch, promised.epoch);
             format!("{} writes epoch {epoch} and had written epoch {before}", name(index))
@@ -225,15 +229,11 @@ impl Checked {
                 two_leaders(state, leader, known.unwrap_or_default())
             })?;
             if known.is_none() {
-                Arc::make_mut(&mut cluster.leaders).push((state.epoch, leader));
+                let leaders = Arc::make_mut(&mut cluster.leaders);
+                leaders.push((state.epoch, leader));
+                leaders.sort_unstable();
             }
         }
-        let member = Arc::make_mut(&mut cluster.members[index]);
-        member.promised = QuorumState {
-            voted_for: state.voted_for.or(earlier),
-            leader: state.leader.or(promised.leader.filter(|_| same_epoch)),
-            epoch: state.epoch,
-        };
         Ok(())
     }
 
@@ -256,6 +256,7 @@ impl Checked {
         &mut self,
         cluster: &Cluster,
         index: usize,
+        exposed: Offset,
         end: Offset,
     ) -> Result<(), Violation> {
         self.truncations += 1;
@@ -264,8 +265,7 @@ impl Checked {
         self.demand(Rule::LeaderAppends, !leads, || {
             format!("{} leads, and cuts its log back to {end}", name(index))
         })?;
-        self.demand(Rule::Watermark, end >= member.exposed, || {
-            let exposed = member.exposed;
+        self.demand(Rule::Watermark, end >= exposed, || {
             format!(
                 "{} cuts its log back to {end} and had declared everything below {exposed} committed",
                 name(index)
@@ -277,16 +277,15 @@ impl Checked {
         &mut self,
         cluster: &mut Cluster,
         index: usize,
+        exposed: Offset,
         high_watermark: Offset,
     ) -> Result<(), Violation> {
-        let exposed = cluster.members[index].exposed;
         self.demand(Rule::Watermark, high_watermark >= exposed, || {
             format!(
                 "{} declares everything below {high_watermark} committed and had declared {exposed}",
                 name(index)
             )
         })?;
-        Arc::make_mut(&mut cluster.members[index]).exposed = high_watermark;
         let leads = cluster.members[index].replica.role() == Role::Leader;
         if leads {
             self.by_majority(cluster, index, high_watermark)?;

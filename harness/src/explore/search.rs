@@ -1,15 +1,14 @@
 //! Owns the search through all states, breadth first, and the way back from a state that breaks a rule.
 //! Never goes on beyond the depth, the memory or the time that it is given.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::bounds::Bounds;
 use super::choice::{Choice, choices};
 use super::cluster::{Cluster, Course};
-use super::member::Member;
+use super::member::Known;
 use super::rules::{Checked, Violation};
 use super::steps::{Way, beginning};
 use crate::memory;
@@ -114,7 +113,7 @@ pub fn explore(
         began: Instant::now(),
         visited: FxHashSet::default(),
         comes_from: vec![(0, 0)],
-        same_members: FxHashMap::default(),
+        known: (0..limits.jobs.max(1)).map(|_| Known::default()).collect(),
         exploration: Exploration {
             ended: Ended::AtDepth,
             states: 1,
@@ -140,8 +139,8 @@ struct Search<'a> {
     visited: FxHashSet<u64>,
     /// For each state: the one it was found from, and by which of its choices.
     comes_from: Vec<(u32, u16)>,
-    /// Members in equal states are kept once.
-    same_members: FxHashMap<u64, Arc<Member>>,
+    /// One for each thread.
+    known: Vec<Known>,
     exploration: Exploration,
 }
 
@@ -202,15 +201,16 @@ impl Search<'_> {
     }
 
     /// Expands some states, in the order in which they are.
-    fn expand_all(&self, chunk: &[(u32, Cluster)]) -> Vec<Expanded> {
-        if self.limits.jobs <= 1 || chunk.len() < CHUNK / 8 {
-            return vec![self.expand(chunk)];
+    fn expand_all(&mut self, chunk: &[(u32, Cluster)]) -> Vec<Expanded> {
+        let (course, visited) = (&self.course, &self.visited);
+        if self.known.len() == 1 || chunk.len() < CHUNK / 8 {
+            return vec![expand(course, visited, &mut self.known[0], chunk)];
         }
-        let share = chunk.len().div_ceil(self.limits.jobs);
+        let share = chunk.len().div_ceil(self.known.len());
         std::thread::scope(|scope| {
-            let workers = chunk.chunks(share);
+            let workers = chunk.chunks(share).zip(&mut self.known);
             let workers: Vec<_> = workers
-                .map(|share| scope.spawn(move || self.expand(share)))
+                .map(|(share, known)| scope.spawn(|| expand(course, visited, known, share)))
                 .collect();
             let joined = workers.into_iter().map(|worker| match worker.join() {
                 Ok(expanded) => expanded,
@@ -220,45 +220,15 @@ impl Search<'_> {
         })
     }
 
-    fn expand(&self, states: &[(u32, Cluster)]) -> Expanded {
-        let mut expanded = Expanded::default();
-        for (number, cluster) in states {
-            for (at, choice) in choices(cluster, &self.course).into_iter().enumerate() {
-                let at = at as u16;
-                expanded.transitions += 1;
-                let next = match self.course.after(cluster, choice, &mut expanded.checked) {
-                    Ok(next) => next,
-                    Err(violation) => {
-                        expanded.violation = Some((*number, at, violation));
-                        return expanded;
-                    }
-                };
-                if !self.course.goes_on_from(&next) {
-                    expanded.beyond_epochs += 1;
-                    continue;
-                }
-                let digest = next.digest();
-                if !self.visited.contains(&digest) {
-                    expanded.found.push((digest, next, *number, at));
-                }
-            }
-        }
-        expanded
-    }
-
     /// Takes over what was found; whether a rule was broken.
     fn take(&mut self, expanded: Expanded, next: &mut Vec<(u32, Cluster)>) -> bool {
         let exploration = &mut self.exploration;
         exploration.transitions += expanded.transitions;
         exploration.beyond_epochs += expanded.beyond_epochs;
         exploration.checked.add(&expanded.checked);
-        for (digest, mut cluster, parent, at) in expanded.found {
+        for (digest, cluster, parent, at) in expanded.found {
             if !self.visited.insert(digest) {
                 continue;
-            }
-            for member in &mut cluster.members {
-                let same = self.same_members.entry(member.digest());
-                *member = same.or_insert_with(|| Arc::clone(member)).clone();
             }
             next.push((self.comes_from.len() as u32, cluster));
             self.comes_from.push((parent, at));
@@ -279,6 +249,37 @@ impl Search<'_> {
         exploration.ended = Ended::Violated(violation);
         true
     }
+}
+
+fn expand(
+    course: &Course,
+    visited: &FxHashSet<u64>,
+    known: &mut Known,
+    states: &[(u32, Cluster)],
+) -> Expanded {
+    let mut expanded = Expanded::default();
+    for (number, cluster) in states {
+        for (at, choice) in choices(cluster, course).into_iter().enumerate() {
+            let at = at as u16;
+            expanded.transitions += 1;
+            let next = match course.after(cluster, choice, known, &mut expanded.checked) {
+                Ok(next) => next,
+                Err(violation) => {
+                    expanded.violation = Some((*number, at, violation));
+                    return expanded;
+                }
+            };
+            if !course.goes_on_from(&next) {
+                expanded.beyond_epochs += 1;
+                continue;
+            }
+            let digest = next.digest();
+            if !visited.contains(&digest) {
+                expanded.found.push((digest, next, *number, at));
+            }
+        }
+    }
+    expanded
 }
 
 /// The choice at a place among all that a state has.

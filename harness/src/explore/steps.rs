@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds::{Beginning, Bounds};
 use super::choice::{Choice, choices};
 use super::cluster::{Cluster, Course};
+use super::member::Known;
 use super::message::Body;
 use super::rules::{Checked, Violation};
 use super::search::{Exploration, choice_at};
@@ -64,6 +65,7 @@ pub(super) fn beginning(course: &Course, bounds: &Bounds) -> Result<Cluster, Str
     if bounds.beginning == Beginning::Fresh {
         return Ok(cluster);
     }
+    let mut known = Known::default();
     for choice in 0..BEGINNING_STEPS_MAX {
         let leader = &cluster.members[0].replica;
         if leader.role() == Role::Leader && leader.high_watermark().is_some() {
@@ -80,7 +82,7 @@ pub(super) fn beginning(course: &Course, bounds: &Bounds) -> Result<Cluster, Str
             // The beginning is not charged for it.
             cluster.budget.timeouts = cluster.budget.timeouts.saturating_add(1);
         }
-        let next = course.after(&cluster, wanted, &mut Checked::default());
+        let next = course.after(&cluster, wanted, &mut known, &mut Checked::default());
         cluster = next.map_err(|violation| format!("already on the way to the beginning: {violation}"))?;
     }
     Err("the first two nodes do not elect a leader".into())
@@ -115,11 +117,12 @@ impl Exploration {
         let course = Course::new(bounds)?;
         let mut cluster = beginning(&course, bounds)?;
         let mut steps = Vec::new();
+        let mut known = Known::default();
         for place in way {
             let choice = choice_at(&cluster, &course, *place)
                 .ok_or("the way to the violation cannot be taken again")?;
             let step = choice.describe(&cluster);
-            match course.after(&cluster, choice, &mut Checked::default()) {
+            match course.after(&cluster, choice, &mut known, &mut Checked::default()) {
                 Ok(next) => {
                     steps.push(Step {
                         step,
@@ -156,6 +159,7 @@ impl StepFile {
     pub fn replay(&self) -> Result<Replayed, String> {
         let course = Course::new(&self.bounds)?;
         let mut cluster = beginning(&course, &self.bounds)?;
+        let mut known = Known::default();
         for (at, step) in self.steps.iter().enumerate() {
             let otherwise = |what: String| Ok(Replayed::Otherwise(at + 1, what));
             let possible = choices(&cluster, &course);
@@ -163,7 +167,7 @@ impl StepFile {
             let Some(choice) = possible.find(|choice| choice.describe(&cluster) == step.step) else {
                 return otherwise(format!("{:?} cannot happen there", step.step));
             };
-            match course.after(&cluster, choice, &mut Checked::default()) {
+            match course.after(&cluster, choice, &mut known, &mut Checked::default()) {
                 Ok(next) => {
                     let state = Some(hexadecimal(next.digest()));
                     if step.state.is_none() {
