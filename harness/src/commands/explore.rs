@@ -43,12 +43,11 @@ pub fn explore(args: &ExploreArgs) -> Result<u8, Failure> {
     };
     let explored = search(&bounds, &limits, &mut show).map_err(Failure::arguments)?;
     shown.clear();
-    let counterexample = explored.counterexample(&bounds).map_err(anyhow::Error::msg)?;
-    let file = match &counterexample {
+    let file = match &explored.counterexample {
         Some(steps) => Some(store(args, steps)?),
         None => None,
     };
-    report(args, &explored, counterexample.as_ref(), file.as_deref())
+    report(args, &explored, file.as_deref())
 }
 
 fn bounds_of(args: &ExploreArgs) -> Bounds {
@@ -119,9 +118,9 @@ fn judge(explored: &Exploration) -> (Validity, String) {
 fn report(
     args: &ExploreArgs,
     explored: &Exploration,
-    steps: Option<&StepFile>,
     file: Option<&Path>,
 ) -> Result<u8, Failure> {
+    let steps = explored.counterexample.as_ref();
     let (valid, summary) = judge(explored);
     let code = exit::of_validity(valid);
     let replay = file.map(|file| format!("harness explore --replay {}", file.display()));

@@ -10,7 +10,7 @@ use super::choice::{Choice, choices};
 use super::cluster::{Cluster, Course};
 use super::member::Known;
 use super::rules::{Checked, Violation};
-use super::steps::{Way, beginning};
+use super::steps::{NoBeginning, StepFile, beginning, retrace};
 use crate::memory;
 
 /// How many states are expanded between two looks at the limits.
@@ -81,7 +81,7 @@ pub struct Exploration {
     /// How long it took.
     pub elapsed: Duration,
     /// The way to the violation, if there is one.
-    pub(super) way: Option<Way>,
+    pub counterexample: Option<StepFile>,
 }
 
 /// What expanding some states gave.
@@ -99,18 +99,19 @@ struct Expanded {
 /// whether to go on.
 ///
 /// # Errors
-/// When the bounds name a bug that does not exist or cannot be explored.
+/// When the bounds name a bug that does not exist or cannot be explored, or there is no such beginning.
 pub fn explore(
     bounds: &Bounds,
     limits: &Limits,
     show: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Exploration, String> {
     let course = Course::new(bounds)?;
-    let start = beginning(&course, bounds)?;
+    let start = beginning(&course, bounds);
     let mut search = Search {
         course,
         limits,
         began: Instant::now(),
+        way: None,
         visited: FxHashSet::default(),
         comes_from: vec![(0, 0)],
         known: (0..limits.jobs.max(1)).map(|_| Known::default()).collect(),
@@ -123,12 +124,26 @@ pub fn explore(
             new_states: vec![1],
             checked: Checked::default(),
             elapsed: Duration::ZERO,
-            way: None,
+            counterexample: None,
         },
     };
-    search.visited.insert(start.digest());
-    search.run(start, show);
+    match start {
+        Ok(start) => {
+            search.visited.insert(start.digest());
+            search.run(start, show);
+        }
+        Err(NoBeginning::Violated(violation, steps)) => {
+            search.exploration.ended = Ended::Violated(violation);
+            search.exploration.counterexample = Some(*steps);
+        }
+        Err(NoBeginning::Never(what)) => {
+            return Err(format!("the first two nodes do not elect a leader: {what}"));
+        }
+    }
     search.exploration.elapsed = search.began.elapsed();
+    if let Some(way) = &search.way {
+        search.exploration.counterexample = Some(retrace(&course, bounds, way)?);
+    }
     Ok(search.exploration)
 }
 
@@ -136,6 +151,8 @@ struct Search<'a> {
     course: Course,
     limits: &'a Limits,
     began: Instant,
+    /// The places of the choices that lead to a violation.
+    way: Option<Vec<u16>>,
     visited: FxHashSet<u64>,
     /// For each state: the one it was found from, and by which of its choices.
     comes_from: Vec<(u32, u16)>,
@@ -245,8 +262,8 @@ impl Search<'_> {
             number = parent;
         }
         places.reverse();
-        exploration.way = Some(places);
-        exploration.ended = Ended::Violated(violation);
+        self.way = Some(places);
+        self.exploration.ended = Ended::Violated(violation);
         true
     }
 }

@@ -10,10 +10,7 @@ use super::cluster::{Cluster, Course};
 use super::member::Known;
 use super::message::Body;
 use super::rules::{Checked, Violation};
-use super::search::{Exploration, choice_at};
-
-/// A way from the beginning: each time, the place of a choice among all.
-pub(super) type Way = Vec<u16>;
+use super::search::choice_at;
 
 /// The most steps that lead to a beginning; it takes fewer.
 const BEGINNING_STEPS_MAX: usize = 100;
@@ -56,36 +53,86 @@ pub enum Replayed {
     Otherwise(usize, String),
 }
 
+/// Why there is no state to begin with.
+#[derive(Debug, Clone)]
+pub(super) enum NoBeginning {
+    /// A rule is broken on the way there, by these steps from a fresh start.
+    Violated(Violation, Box<StepFile>),
+    /// The first two nodes do not elect a leader.
+    Never(String),
+}
+
 /// The state that an exploration begins with.
-///
-/// # Errors
-/// When a rule is broken on the way there.
-pub(super) fn beginning(course: &Course, bounds: &Bounds) -> Result<Cluster, String> {
+pub(super) fn beginning(course: &Course, bounds: &Bounds) -> Result<Cluster, NoBeginning> {
     let mut cluster = course.fresh(bounds);
     if bounds.beginning == Beginning::Fresh {
         return Ok(cluster);
     }
-    let mut known = Known::default();
-    for choice in 0..BEGINNING_STEPS_MAX {
+    // The bounds are not charged for what happens until then.
+    cluster.budget.timeouts = cluster.budget.timeouts.saturating_add(1);
+    let fresh = Bounds {
+        beginning: Beginning::Fresh,
+        budget: cluster.budget,
+        ..bounds.clone()
+    };
+    let mut recorded = Recorded::default();
+    let mut wanted = Some(Choice::Timeout { member: 0 });
+    for _ in 0..BEGINNING_STEPS_MAX {
+        let choice = wanted.ok_or_else(|| NoBeginning::Never("nothing more can happen".into()))?;
+        cluster = recorded.step(course, &cluster, choice).map_err(|violation| {
+            let steps = Box::new(recorded.file(&fresh, &violation));
+            NoBeginning::Violated(violation, steps)
+        })?;
         let leader = &cluster.members[0].replica;
         if leader.role() == Role::Leader && leader.high_watermark().is_some() {
             cluster.budget = bounds.budget;
             return Ok(cluster);
         }
-        let wanted = if choice == 0 {
-            Some(Choice::Timeout { member: 0 })
-        } else {
-            first_between_two(&cluster, course)
-        };
-        let wanted = wanted.ok_or("the first two nodes cannot elect a leader")?;
-        if choice == 0 {
-            // The beginning is not charged for it.
-            cluster.budget.timeouts = cluster.budget.timeouts.saturating_add(1);
-        }
-        let next = course.after(&cluster, wanted, &mut known, &mut Checked::default());
-        cluster = next.map_err(|violation| format!("already on the way to the beginning: {violation}"))?;
+        wanted = first_between_two(&cluster, course);
     }
-    Err("the first two nodes do not elect a leader".into())
+    Err(NoBeginning::Never(format!("not within {BEGINNING_STEPS_MAX} steps")))
+}
+
+/// A way that is being taken, and what was told of it.
+#[derive(Debug, Default)]
+struct Recorded {
+    known: Known,
+    steps: Vec<Step>,
+}
+
+impl Recorded {
+    fn step(
+        &mut self,
+        course: &Course,
+        cluster: &Cluster,
+        choice: Choice,
+    ) -> Result<Cluster, Violation> {
+        let step = choice.describe(cluster);
+        let next = course.after(cluster, choice, &mut self.known, &mut Checked::default());
+        self.steps.push(match &next {
+            Ok(next) => Step {
+                step,
+                state: Some(hexadecimal(next.digest())),
+                then: differences(cluster, next),
+            },
+            Err(violation) => Step {
+                step,
+                state: None,
+                then: vec![violation.to_string()],
+            },
+        });
+        next
+    }
+
+    fn file(&mut self, bounds: &Bounds, violation: &Violation) -> StepFile {
+        StepFile {
+            format_version: results::FORMAT_VERSION,
+            bounds: bounds.clone(),
+            steps: std::mem::take(&mut self.steps),
+            breaks: violation.rule.id().to_owned(),
+            violation: violation.what.clone(),
+        }
+    }
 }
 
 /// What goes on between the first two members: a sync, or a message that arrives.
@@ -105,61 +152,36 @@ fn first_between_two(cluster: &Cluster, course: &Course) -> Option<Choice> {
     })
 }
 
-impl Exploration {
-    /// The way to the violation, step by step.
-    ///
-    /// # Errors
-    /// When it cannot be taken again, which would be a mistake of the exploration.
-    pub fn counterexample(&self, bounds: &Bounds) -> Result<Option<StepFile>, String> {
-        let Some(way) = &self.way else {
-            return Ok(None);
-        };
-        let course = Course::new(bounds)?;
-        let mut cluster = beginning(&course, bounds)?;
-        let mut steps = Vec::new();
-        let mut known = Known::default();
-        for place in way {
-            let choice = choice_at(&cluster, &course, *place)
-                .ok_or("the way to the violation cannot be taken again")?;
-            let step = choice.describe(&cluster);
-            match course.after(&cluster, choice, &mut known, &mut Checked::default()) {
-                Ok(next) => {
-                    steps.push(Step {
-                        step,
-                        state: Some(hexadecimal(next.digest())),
-                        then: differences(&cluster, &next),
-                    });
-                    cluster = next;
-                }
-                Err(violation) => {
-                    steps.push(Step {
-                        step,
-                        state: None,
-                        then: vec![violation.to_string()],
-                    });
-                    return Ok(Some(StepFile {
-                        format_version: results::FORMAT_VERSION,
-                        bounds: bounds.clone(),
-                        steps,
-                        breaks: violation.rule.id().to_owned(),
-                        violation: violation.what,
-                    }));
-                }
-            }
+/// Takes a way, by the places of its choices, to the violation at its end.
+///
+/// # Errors
+/// When it does not lead there, which would be a mistake of the exploration.
+pub(super) fn retrace(course: &Course, bounds: &Bounds, way: &[u16]) -> Result<StepFile, String> {
+    let mut cluster = beginning(course, bounds).map_err(|_| "it cannot begin".to_owned())?;
+    let mut recorded = Recorded::default();
+    for place in way {
+        let choice = choice_at(&cluster, course, *place)
+            .ok_or("the way to the violation cannot be taken again")?;
+        match recorded.step(course, &cluster, choice) {
+            Ok(next) => cluster = next,
+            Err(violation) => return Ok(recorded.file(bounds, &violation)),
         }
-        Err("the way to the violation breaks no rule when it is taken again".into())
     }
+    Err("the way to the violation breaks no rule when it is taken again".into())
 }
 
 impl StepFile {
     /// Takes the way again.
     ///
     /// # Errors
-    /// When the bounds name a bug that does not exist or cannot be explored.
+    /// When the bounds name a bug that does not exist or cannot be explored, or there is no such beginning.
     pub fn replay(&self) -> Result<Replayed, String> {
         let course = Course::new(&self.bounds)?;
-        let mut cluster = beginning(&course, &self.bounds)?;
-        let mut known = Known::default();
+        let mut cluster = beginning(&course, &self.bounds).map_err(|problem| match problem {
+            NoBeginning::Violated(violation, _) => format!("it cannot begin: {violation}"),
+            NoBeginning::Never(what) => format!("it cannot begin: {what}"),
+        })?;
+        let mut recorded = Recorded::default();
         for (at, step) in self.steps.iter().enumerate() {
             let otherwise = |what: String| Ok(Replayed::Otherwise(at + 1, what));
             let possible = choices(&cluster, &course);
@@ -167,33 +189,22 @@ impl StepFile {
             let Some(choice) = possible.find(|choice| choice.describe(&cluster) == step.step) else {
                 return otherwise(format!("{:?} cannot happen there", step.step));
             };
-            match course.after(&cluster, choice, &mut known, &mut Checked::default()) {
-                Ok(next) => {
-                    let state = Some(hexadecimal(next.digest()));
-                    if step.state.is_none() {
-                        return otherwise("it breaks no rule any more".into());
-                    }
-                    if state != step.state {
-                        return otherwise("it leads to another state".into());
-                    }
-                    cluster = next;
+            let next = recorded.step(&course, &cluster, choice);
+            let state = recorded.steps[at].state.as_ref();
+            match (next, &step.state) {
+                (Ok(_), None) => return otherwise("it breaks no rule any more".into()),
+                (Ok(_), expected) if state != expected.as_ref() => {
+                    return otherwise("it leads to another state".into());
                 }
-                Err(violation) => {
-                    let is_last = at + 1 == self.steps.len();
-                    let is_same = violation.rule.id() == self.breaks
-                        && violation.what == self.violation;
-                    return if is_last && is_same {
-                        Ok(Replayed::Same(violation))
-                    } else {
-                        otherwise(format!("it breaks {violation}"))
-                    };
+                (Ok(next), _) => cluster = next,
+                (Err(violation), None) if violation.rule.id() == self.breaks => {
+                    return Ok(Replayed::Same(violation));
                 }
+                (Err(violation), _) => return otherwise(format!("it breaks {violation}")),
             }
         }
-        Ok(Replayed::Otherwise(
-            self.steps.len(),
-            "no rule is broken by then".into(),
-        ))
+        let count = self.steps.len();
+        Ok(Replayed::Otherwise(count, "no rule is broken by then".into()))
     }
 }
 
