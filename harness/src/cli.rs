@@ -12,11 +12,15 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use nemesis::plan::{INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT};
 
+mod explore;
+
 use crate::byte_size::parse_bytes;
 use crate::duration::{parse_ms, parse_positive_ms};
 use crate::exit::{self, Failure};
 use crate::export::Format;
 use crate::{commands, workload};
+
+pub use explore::ExploreArgs;
 
 /// Fault-injection harness for KRaft: runs a cluster, breaks it, and decides whether it kept its
 /// promises.
@@ -51,6 +55,11 @@ Examples:
   harness check store/latest/history.edn --model cas-register --keyed
   harness check etcd.log.gz --model cas-register --failed-cas observed";
 
+const EXPLORE_EXAMPLES: &str = "Examples:
+  harness explore --depth 14                                   everything within 14 steps of a first start
+  harness explore --from elected --depth 9 --bug hwm-any-epoch  a seeded bug, from where a leader has committed
+  harness explore --replay runs/explored.json                  the steps that broke a rule, again";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a cluster of real processes under faults and judge it
@@ -68,6 +77,9 @@ enum Command {
     /// Judge a history from anywhere: is it linearizable?
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Try every order of events, up to a depth, on the protocol core of a small cluster
+    #[command(after_help = EXPLORE_EXAMPLES)]
+    Explore(Box<ExploreArgs>),
     /// Browse stored runs in a web browser
     Serve(ServeArgs),
     /// Show what this machine and each world can do, and what not and why
@@ -344,7 +356,9 @@ impl RunArgs {
     pub fn with_flags(flags: &str) -> Result<Self, String> {
         let words = std::iter::once("run").chain(flags.split_whitespace());
         let parsed = UsualRun::try_parse_from(words);
-        parsed.map(|usual| usual.run).map_err(|error| error.to_string())
+        parsed
+            .map(|usual| usual.run)
+            .map_err(|error| error.to_string())
     }
 
     /// What clients do, unless it is drawn.
@@ -689,6 +703,7 @@ fn dispatch(command: Command, arguments: &[OsString]) -> Result<u8, Failure> {
         Command::Replay(args) => commands::replay::replay(&args, words),
         Command::Analyze(args) => commands::analyze::analyze(&args),
         Command::Check(args) => commands::check::check(&args),
+        Command::Explore(args) => commands::explore::explore(&args),
         Command::Serve(args) => commands::serve::serve(&args),
         Command::Doctor { coverage: true } => commands::coverage::list(),
         Command::Doctor { coverage: false } => commands::doctor::doctor(),

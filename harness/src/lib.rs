@@ -11,6 +11,7 @@ pub mod damage;
 pub mod duration;
 pub mod execution;
 pub mod exit;
+pub mod explore;
 pub mod export;
 pub mod interrupts;
 pub mod machine;

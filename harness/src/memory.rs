@@ -1,4 +1,4 @@
-//! Owns the question how much memory this process has had at most.
+//! Owns the question how much memory this process has, and has had at most.
 //! Never asks about another process.
 
 /// What the kernel tells of a process about itself.
@@ -9,10 +9,17 @@ pub fn peak_bytes() -> Option<u64> {
     peak_of(&std::fs::read_to_string(STATUS).ok()?)
 }
 
+/// The memory that is resident now, in bytes; `None` where the kernel does not tell.
+pub fn resident_bytes() -> Option<u64> {
+    field(&std::fs::read_to_string(STATUS).ok()?, "VmRSS:")
+}
+
 fn peak_of(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    field(status, "VmHWM:")
+}
+
+fn field(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }

@@ -3,9 +3,11 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::explore;
 use crate::recorder::Counts;
 use crate::simulation::CampaignSummary;
 
@@ -97,7 +99,16 @@ impl Progress {
 
     /// Shows where a campaign stands, unless that was shown a moment ago.
     pub fn show_campaign(&mut self, summary: &CampaignSummary) {
-        let elapsed_ns = summary.elapsed.as_nanos() as u64;
+        self.show_line(summary.elapsed, || campaign_line(summary));
+    }
+
+    /// Shows where an exploration stands, unless that was shown a moment ago.
+    pub fn show_exploration(&mut self, progress: &explore::Progress) {
+        self.show_line(progress.elapsed, || exploration_line(progress));
+    }
+
+    fn show_line(&mut self, elapsed: Duration, line: impl FnOnce() -> String) {
+        let elapsed_ns = elapsed.as_nanos() as u64;
         let every_ns = match self.style {
             Style::Quiet => return,
             Style::Live(_) => LIVE_NS,
@@ -109,8 +120,8 @@ impl Progress {
         }
         self.last_ns = Some(elapsed_ns);
         match &self.style {
-            Style::Live(bar) => bar.set_message(campaign_line(summary)),
-            _ => self.note(&campaign_line(summary)),
+            Style::Live(bar) => bar.set_message(line()),
+            _ => self.note(&line()),
         }
     }
 
@@ -130,6 +141,20 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+fn exploration_line(progress: &explore::Progress) -> String {
+    let explore::Progress {
+        depth,
+        states,
+        expanded: (done, all),
+        elapsed,
+        ..
+    } = progress;
+    let seconds = elapsed.as_secs_f64();
+    format!(
+        "exploring  depth {depth}, {done} of {all} states of it, {states} in all, {seconds:.0} s"
+    )
 }
 
 fn line(snapshot: &Snapshot) -> String {

@@ -378,7 +378,8 @@ impl<'a, W: World> Runner<'a, W> {
             Ok(resolution) => resolution,
             Err(_) if self.may_wait(&fault, now_ns) => {
                 self.starting.remove(&id);
-                self.timeline.postpone(id, now_ns / NS_PER_MS + BUDGET_LOOK_MS);
+                self.timeline
+                    .postpone(id, now_ns / NS_PER_MS + BUDGET_LOOK_MS);
                 return Ok(());
             }
             Err(reason) => return self.skip_fault(id, reason),

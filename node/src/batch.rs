@@ -13,6 +13,7 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::ids::{Epoch, Offset};
@@ -33,6 +34,13 @@ pub struct Batch {
     epoch: Epoch,
     record_count: u32,
     control: bool,
+}
+
+impl Hash for Batch {
+    /// The checksum stands for everything after itself.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.crc(), self.base_offset, self.epoch).hash(state);
+    }
 }
 
 /// Why bytes are not a batch.

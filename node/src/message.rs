@@ -14,7 +14,7 @@ use crate::ids::{Epoch, NodeId, Offset, ReplicaKey, SnapshotId};
 use crate::voters::VersionRange;
 
 /// Outcome of a request between replicas, by Kafka's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
     /// No error.
@@ -55,7 +55,7 @@ fn absent_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
 }
 
 /// Asks for a vote, or with `pre_vote` whether a vote would be granted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VoteRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -75,7 +75,7 @@ pub struct VoteRequest {
 }
 
 /// Answers a [`VoteRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VoteResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -91,7 +91,7 @@ pub struct VoteResponse {
 }
 
 /// Tells a voter who leads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BeginQuorumEpochRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -108,7 +108,7 @@ pub struct BeginQuorumEpochRequest {
 }
 
 /// Tells voters that the leader gives up its epoch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EndQuorumEpochRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -125,7 +125,7 @@ pub struct EndQuorumEpochRequest {
 }
 
 /// Answers [`BeginQuorumEpochRequest`] and [`EndQuorumEpochRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QuorumEpochResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -139,7 +139,7 @@ pub struct QuorumEpochResponse {
 }
 
 /// Asks for records, and thereby acknowledges all records before `fetch_offset`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FetchRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -164,7 +164,7 @@ pub struct FetchRequest {
 }
 
 /// Where the sender's log leaves the leader's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DivergingEpoch {
     /// The largest epoch in the leader's log that is not above the asked one.
     pub epoch: Epoch,
@@ -173,7 +173,7 @@ pub struct DivergingEpoch {
 }
 
 /// Answers a [`FetchRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FetchResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -201,7 +201,7 @@ pub struct FetchResponse {
 }
 
 /// Asks for a piece of a snapshot (KIP-630).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FetchSnapshotRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -219,7 +219,7 @@ pub struct FetchSnapshotRequest {
 }
 
 /// Answers a [`FetchSnapshotRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FetchSnapshotResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -242,7 +242,7 @@ pub struct FetchSnapshotResponse {
 }
 
 /// Asks the leader what it knows of all replicas (KIP-595).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DescribeQuorumRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -250,7 +250,7 @@ pub struct DescribeQuorumRequest {
 }
 
 /// A replica as the leader knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReplicaState {
     /// Which replica.
     #[serde(flatten)]
@@ -267,7 +267,7 @@ pub struct ReplicaState {
 }
 
 /// Answers a [`DescribeQuorumRequest`]. Clocks differ between nodes, so times are given as ages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DescribeQuorumResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -287,7 +287,7 @@ pub struct DescribeQuorumResponse {
 }
 
 /// Asks the leader to make an observer a voter (KIP-853).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddRaftVoterRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -303,7 +303,7 @@ pub struct AddRaftVoterRequest {
 }
 
 /// Asks the leader to remove a voter (KIP-853).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RemoveRaftVoterRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -313,7 +313,7 @@ pub struct RemoveRaftVoterRequest {
 }
 
 /// Tells the leader where a voter listens now and what it supports (KIP-853).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UpdateRaftVoterRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -330,7 +330,7 @@ pub struct UpdateRaftVoterRequest {
 
 /// Asks the leader for another `kraft.version`: 1 puts configured voters into the log (KIP-853). What Kafka's
 /// UpdateFeatures says of this one feature.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct UpdateFeaturesRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -345,7 +345,7 @@ pub struct UpdateFeaturesRequest {
 }
 
 /// Answers requests that change the voters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VoterChangeResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -361,7 +361,7 @@ pub struct VoterChangeResponse {
 }
 
 /// Asks a replica who it is and what it supports, before it is made a voter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApiVersionsRequest {
     /// Cluster of the sender.
     #[serde(default, deserialize_with = "absent_as_empty")]
@@ -369,7 +369,7 @@ pub struct ApiVersionsRequest {
 }
 
 /// Answers an [`ApiVersionsRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApiVersionsResponse {
     /// Outcome.
     pub error: ErrorCode,
@@ -380,7 +380,7 @@ pub struct ApiVersionsResponse {
 }
 
 /// Any request to a replica.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Request {
     /// See [`VoteRequest`].
     Vote(VoteRequest),
@@ -426,7 +426,7 @@ impl Request {
 }
 
 /// Any answer of a replica.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Response {
     /// Answers a vote.
     Vote(VoteResponse),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{NodeId, ReplicaKey};
 
 /// Protocol versions that a replica supports (Kafka's `kraft.version` feature range).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VersionRange {
     /// The oldest.
     pub min: u16,
@@ -29,7 +29,7 @@ impl VersionRange {
 }
 
 /// One voter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Voter {
     /// Who it is.
     #[serde(flatten)]
@@ -54,7 +54,7 @@ impl Voter {
 }
 
 /// The voters at one offset of the log. An id appears once.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<Voter>", into = "Vec<Voter>")]
 pub struct VoterSet {
     voters: BTreeMap<NodeId, Voter>,

@@ -10,6 +10,7 @@ pub mod check;
 mod cluster;
 pub mod coverage;
 pub mod doctor;
+pub mod explore;
 pub mod export;
 pub mod gc;
 pub mod list;

@@ -162,7 +162,11 @@ impl CampaignSummary {
         let is_written = trial.nemesis.iter().any(|word| word == SCHEDULE);
         let mut on: BTreeSet<&str> = trial.nemesis.iter().map(|it| family_name(it)).collect();
         if is_written {
-            on = trial.faults.iter().map(|it| it.fault.kind.as_str()).collect();
+            on = trial
+                .faults
+                .iter()
+                .map(|it| it.fault.kind.as_str())
+                .collect();
         }
         for name in on {
             let its = self.by_family.entry(name.to_owned()).or_default();

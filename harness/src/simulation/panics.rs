@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// Runs a node's code. If it panics, returns what it said, without a word on standard error.
-pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     install();
     CAUGHT.with_borrow_mut(|caught| *caught = Some(String::new()));
     let outcome = catch_unwind(AssertUnwindSafe(work));

@@ -7,7 +7,7 @@ use crate::ids::NodeId;
 use crate::voters::VoterSet;
 
 /// Answers of the voters to one election.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Tally {
     /// `None` until the voter has answered.
     answers: BTreeMap<NodeId, Option<bool>>,

@@ -7,7 +7,7 @@ use super::Replica;
 use crate::ids::{Epoch, NodeId};
 
 /// Where a leader listens, as a message said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LearnedEndpoint {
     epoch: Epoch,
     leader: NodeId,

@@ -12,7 +12,7 @@ pub(crate) struct EpochEnd {
 }
 
 /// Start offsets of the epochs in a log, ascending in both fields (KAFKA-10511).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct EpochCache {
     entries: Vec<EpochStart>,
 }

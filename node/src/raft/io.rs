@@ -117,7 +117,7 @@ pub struct Timers {
 }
 
 /// The durable election state: what must survive a crash besides the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct QuorumState {
     /// Current epoch.
     pub epoch: Epoch,
@@ -128,7 +128,7 @@ pub struct QuorumState {
 }
 
 /// Where an epoch starts in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EpochStart {
     /// The epoch.
     pub epoch: Epoch,
@@ -168,7 +168,7 @@ impl Recovered {
 }
 
 /// A snapshot that is durable here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoredSnapshot {
     /// Its name.
     pub id: SnapshotId,
@@ -177,7 +177,7 @@ pub struct StoredSnapshot {
 }
 
 /// Voters as a snapshot records them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordedVoters {
     /// `kraft.version` in force.
     pub kraft_version: u16,

@@ -8,7 +8,7 @@ use crate::ids::{Epoch, Offset, SnapshotId};
 
 /// The shape of the local log. `start <= flushed <= end` always, and a log that does not start at 0
 /// starts where its earliest snapshot ends.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct LogView {
     start: Offset,
     end: Offset,

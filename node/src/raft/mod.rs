@@ -8,6 +8,7 @@ mod describe;
 mod election;
 mod endpoints;
 mod epochs;
+mod exploring;
 mod fetches;
 mod high_watermark;
 pub mod io;
@@ -30,6 +31,7 @@ mod voter_history;
 mod votes;
 
 pub use describe::{QuorumDescription, ReplicaDescription};
+pub use exploring::{AWAITED, Alarm, EXPLORED_TIMERS};
 pub use io::{
     Configuration, Correlation, Effect, EpochStart, Input, PeerAnswer, ProposalRefusal,
     QuorumState, RecordedVoters, Recovered, Refusal, Role, SnapshotPlan, StoredSnapshot, Ticket,

@@ -2,6 +2,7 @@
 //! Never looks into requests; an answer that is not to the request in flight is dropped here.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use super::Correlation;
 use super::timers::{NEVER_NS, after, is_due};
@@ -9,7 +10,7 @@ use crate::ids::{Epoch, NodeId};
 
 /// What was asked, as far as the answer's meaning depends on it. A vote answer does not say whether
 /// it answers a vote or a pre-vote, so the question must be remembered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Asked {
     Vote { epoch: Epoch, pre_vote: bool },
     BeginQuorumEpoch,
@@ -22,13 +23,13 @@ pub(crate) enum Asked {
     UpdateRaftVoter,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Hash)]
 struct Connection {
     in_flight: Option<InFlight>,
     backoff_until_ns: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Hash)]
 struct InFlight {
     correlation: Correlation,
     asked: Asked,
@@ -126,6 +127,44 @@ impl Peers {
     pub(crate) fn back_off(&mut self, now_ns: u64, peer: NodeId) {
         let connection = self.connections.entry(peer).or_default();
         connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
+    }
+
+    /// For explorations: gives what is in flight one number and no deadline, and forgets idle connections.
+    pub(crate) fn still(&mut self, awaited: Correlation, next_correlation: u64) {
+        self.connections.retain(|_, connection| {
+            connection.in_flight.is_some() || connection.backoff_until_ns.is_some()
+        });
+        for connection in self.connections.values_mut() {
+            if let Some(request) = &mut connection.in_flight {
+                request.correlation = awaited;
+                request.deadline_ns = NEVER_NS;
+            }
+        }
+        self.next_correlation = next_correlation;
+    }
+
+    /// For explorations: feeds what is under way.
+    pub(crate) fn hash_state(&self, hasher: &mut impl Hasher) {
+        self.connections.hash(hasher);
+    }
+
+    /// For explorations: the request to `peer` that is in flight.
+    pub(crate) fn awaited(&self, peer: NodeId) -> Option<Correlation> {
+        let request = self.connections.get(&peer)?.in_flight?;
+        Some(request.correlation)
+    }
+
+    /// For explorations: whether some peer is left alone for a while.
+    pub(crate) fn is_backing_off(&self) -> bool {
+        let mut connections = self.connections.values();
+        connections.any(|connection| connection.backoff_until_ns.is_some())
+    }
+
+    /// For explorations: makes the request in flight to `drawn` one to `other`.
+    pub(crate) fn redraw(&mut self, drawn: NodeId, other: NodeId) {
+        if let Some(connection) = self.connections.remove(&drawn) {
+            self.connections.insert(other, connection);
+        }
     }
 
     /// When something here changes by itself.

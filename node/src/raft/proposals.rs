@@ -11,7 +11,7 @@ use crate::mutants::Bug;
 const HELD_PROPOSALS_MAX: usize = 10_000;
 
 /// A proposal that has not entered the log yet.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Held {
     pub(crate) ticket: Ticket,
     timestamp_ms: i64,

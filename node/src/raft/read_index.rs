@@ -12,7 +12,7 @@ use crate::ids::ReplicaKey;
 use crate::voters::VoterSet;
 
 /// Reads waiting for their round, and how far each replica has echoed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(crate) struct ReadIndex {
     newest_round: u64,
     /// By round, ascending.

@@ -1,6 +1,8 @@
 //! Owns the replica: its durable promises, its log's shape, its role, and the dispatch of inputs.
 //! Never contains the behaviour of one role; that is in `role/`.
 
+use std::sync::Arc;
+
 use super::endpoints::LearnedEndpoint;
 use super::log_view::LogView;
 use super::peers::{Asked, Peers};
@@ -24,9 +26,10 @@ use crate::trace::{SnapshotName, Started, TraceEvent, Traced, name};
 /// The caller carries out effects in order, feeds [`Input::Flushed`] after every sync that follows
 /// an append or a truncation, and feeds [`Input::Tick`] at [`Replica::next_deadline_ns`] at the
 /// latest. `Persist` must be durable before a later `Append` is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Replica {
-    pub(super) configuration: Configuration,
+    /// Shared by all copies: it never changes.
+    pub(super) configuration: Arc<Configuration>,
     pub(super) voter_history: VoterHistory,
     pub(super) random: Random,
     /// What the quorum-state file holds.
@@ -41,7 +44,7 @@ pub struct Replica {
     pub(super) learned_endpoint: Option<LearnedEndpoint>,
     pub(super) shutting_down: bool,
     pub(super) now_ns: u64,
-    effects: Vec<Effect>,
+    pub(super) effects: Vec<Effect>,
 }
 
 impl Replica {
@@ -84,7 +87,7 @@ impl Replica {
         let peers = Peers::new(timers.request_timeout_ns, timers.retry_backoff_ns);
         let log = LogView::recover(&recovered);
         let mut replica = Self {
-            configuration,
+            configuration: Arc::new(configuration),
             voter_history,
             random,
             quorum_state,

@@ -19,7 +19,7 @@ use crate::trace::{TraceEvent, name};
 
 /// A snapshot that a follower has a part of. It ends with the follower's epoch: the next leader may
 /// have other bytes under the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Download {
     id: SnapshotId,
     /// How many bytes are stored.

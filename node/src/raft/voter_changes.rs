@@ -13,7 +13,7 @@ use crate::mutants::Bug;
 use crate::voters::{Voter, VoterSet};
 
 /// A change of the voters that is under way.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct VoterChange {
     pub(crate) kind: Kind,
     /// Who still waits for the answer.
@@ -23,7 +23,7 @@ pub(crate) struct VoterChange {
     pub(crate) stage: Stage,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Add,
     Remove,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Upgrade,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum Stage {
     /// The voter is asked whether it is there, and what it supports.
     Probing {

@@ -9,7 +9,7 @@ use crate::mutants::Bug;
 use crate::voters::VoterSet;
 
 /// The voters from the start of the log, and every change of them in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct VoterHistory {
     /// What was in force before the first entry.
     base: RecordedVoters,

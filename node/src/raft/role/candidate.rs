@@ -10,7 +10,7 @@ use crate::raft::{QuorumState, Replica};
 use crate::voters::VoterSet;
 
 /// Collects votes.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Candidate {
     pub(crate) tally: Tally,
     pub(crate) election_deadline_ns: u64,

@@ -17,7 +17,7 @@ use crate::trace::TraceEvent;
 const FETCH_MAX_BYTES: u64 = 1024 * 1024;
 
 /// Fetches from the leader of its epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Follower {
     pub(crate) leader: NodeId,
     pub(crate) fetch_deadline_ns: u64,

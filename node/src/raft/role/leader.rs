@@ -27,7 +27,7 @@ const OBSERVER_SESSION_NS: u64 = 300_000_000_000;
 const REPLICAS_NOTED_MAX: usize = 1000;
 
 /// Leads its epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Leader {
     epoch_start: Offset,
     /// Everyone else that has fetched, voter or not: a voter by its key in the voter set.
@@ -49,7 +49,7 @@ pub(crate) struct Leader {
 }
 
 /// What a leader knows of another replica.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Hash)]
 pub(crate) struct Progress {
     /// Everything below is durable there.
     pub(crate) end_offset: Option<Offset>,
@@ -79,7 +79,7 @@ impl Progress {
 }
 
 /// A fetch that waits for something to return.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Parked {
     pub(crate) ticket: Ticket,
     pub(crate) request: FetchRequest,
@@ -119,6 +119,17 @@ impl Leader {
         let end_of = |voter: &ReplicaKey| self.progress_of(voter)?.end_offset;
         successors.sort_by_key(|voter| std::cmp::Reverse(end_of(voter)));
         successors
+    }
+
+    /// For explorations: forgets when others fetched, and does not announce itself again.
+    pub(in crate::raft) fn still(&mut self) {
+        self.begin_quorum_epoch_deadline_ns = NEVER_NS;
+        for progress in self.replicas.values_mut() {
+            progress.last_fetch_ns = progress.last_fetch_ns.map(|_| 0);
+            progress.last_caught_up_ns = None;
+            progress.leader_end_at_last_fetch = Offset(0);
+        }
+        self.fetched.clear();
     }
 
     /// `is_alone`: it is the only voter.

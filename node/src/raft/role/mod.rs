@@ -18,7 +18,7 @@ pub(crate) use unattached::Unattached;
 use super::Role;
 
 /// State that exists only while a replica is in a role.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum RoleState {
     Unattached(Unattached),
     Prospective(Prospective),

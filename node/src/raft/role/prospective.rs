@@ -10,7 +10,7 @@ use crate::raft::timers::is_due;
 use crate::raft::{QuorumState, Replica, Role};
 
 /// Collects pre-votes.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Prospective {
     pub(crate) tally: Tally,
     pub(crate) election_deadline_ns: u64,

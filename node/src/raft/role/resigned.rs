@@ -12,7 +12,7 @@ use crate::raft::{QuorumState, Replica};
 use crate::voters::VoterSet;
 
 /// Tells the other voters, then waits for a later epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Resigned {
     /// Voters that have not confirmed that they know.
     pub(crate) unacknowledged: BTreeSet<NodeId>,

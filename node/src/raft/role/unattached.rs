@@ -9,7 +9,7 @@ use crate::raft::timers::{NEVER_NS, is_due};
 use crate::raft::{QuorumState, Replica};
 
 /// Waits for a leader, a reason to vote, or its election timer.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Unattached {
     pub(crate) election_deadline_ns: u64,
 }

@@ -1,0 +1,66 @@
+//! Owns the flags of `harness explore`, their defaults and their first validation.
+//! Never explores.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::OutputArgs;
+use crate::byte_size::parse_bytes;
+use crate::duration::parse_positive_ms;
+use crate::explore::Beginning;
+
+/// Flags of `explore`.
+#[derive(Debug, Clone, Args)]
+pub struct ExploreArgs {
+    /// Number of nodes, all of them voters
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub nodes: u8,
+    /// How many things happen one after the other at most
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub depth: u32,
+    /// Where it begins: with nodes that never ran, or with a leader that has committed its first record
+    /// together with one other node
+    #[arg(long, default_value = "fresh", value_name = "STATE")]
+    pub from: Beginning,
+    /// The latest epoch; what happens in later ones is left out
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub epochs: u16,
+    /// Election, fetch and check-quorum timeouts on the way to a state, at most
+    #[arg(long, default_value_t = 2, value_name = "COUNT")]
+    pub timeouts: u8,
+    /// Client writes on the way to a state, at most
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    pub writes: u8,
+    /// Crashes on the way to a state, at most; each takes any part of what was not synced, and ends with a
+    /// restart
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    pub crashes: u8,
+    /// Lost messages whose senders notice, at most; a message may always take as long as it likes
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub losses: u8,
+    /// Requests that arrive twice, at most
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub duplicates: u8,
+    /// Switch on a seeded bug in every node (see `harness bugs`)
+    #[arg(long, value_name = "NAME")]
+    pub bug: Option<String>,
+    /// How long it may take; what is not exhausted by then is unknown
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_positive_ms)]
+    pub time_limit: u64,
+    /// How much memory it may use; what is not exhausted with that is unknown
+    #[arg(long, default_value = "2GiB", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: u64,
+    /// How many threads; one per processor by default
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Where the steps that break a rule are written
+    #[arg(long, default_value = "runs/explored.json", value_name = "FILE")]
+    pub steps: PathBuf,
+    /// Take the steps of this file again, instead of exploring
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// How much is said
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

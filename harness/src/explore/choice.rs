@@ -1,0 +1,154 @@
+//! Owns what can happen next to an explored cluster, and how each of it is called.
+//! Never makes it happen.
+
+use node::message::Request;
+use node::raft::Role;
+
+use super::cluster::{Cluster, Course};
+use super::message::{Body, InTransit, describe, id_of, name};
+
+/// Something that can happen next. Messages are named by their place among those under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The timer of a member's role goes off.
+    Timeout { member: usize },
+    /// A leader tells those whose fetches wait what is committed.
+    News { member: usize },
+    /// A member syncs its log.
+    Sync { member: usize },
+    /// A message arrives at `member`.
+    Deliver { place: usize, member: usize },
+    /// A message is lost, and whoever waits for the answer notices.
+    Lose { place: usize },
+    /// A request will arrive twice.
+    Duplicate { place: usize },
+    /// A member loses power with the first `kept` unsynced writes on the medium, and starts again.
+    Crash { member: usize, kept: usize },
+    /// A client writes at a leader.
+    Write { member: usize },
+}
+
+/// Everything that can happen next, in an order that depends on the state alone.
+pub(super) fn choices(cluster: &Cluster, course: &Course) -> Vec<Choice> {
+    let bug = course.bug;
+    let mut choices = Vec::new();
+    let budget = cluster.budget;
+    for (member, state) in cluster.members.iter().enumerate() {
+        if state.can_sync(bug) {
+            choices.push(Choice::Sync { member });
+        }
+        if state.replica.has_news_for_waiting() {
+            choices.push(Choice::News { member });
+        }
+        if budget.writes > 0 && state.replica.role() == Role::Leader {
+            choices.push(Choice::Write { member });
+        }
+        if budget.timeouts > 0 && state.replica.has_role_timer() {
+            choices.push(Choice::Timeout { member });
+        }
+        if budget.crashes > 0 {
+            let kept = 0..=state.disk.unsynced_count();
+            choices.extend(kept.map(|kept| Choice::Crash { member, kept }));
+        }
+    }
+    for (place, in_transit) in cluster.network.iter().enumerate() {
+        // Of equal messages, one stands for all.
+        if place > 0 && cluster.network[place - 1] == *in_transit {
+            continue;
+        }
+        of_message(cluster, place, in_transit, &mut choices);
+    }
+    if course.are_all_alike(cluster) {
+        choices.retain(|choice| match choice {
+            Choice::Timeout { member } | Choice::Crash { member, .. } => *member == 0,
+            _ => true,
+        });
+    }
+    choices
+}
+
+fn of_message(cluster: &Cluster, place: usize, in_transit: &InTransit, choices: &mut Vec<Choice>) {
+    let InTransit { message, awaited } = in_transit;
+    let discovery = cluster.is_discovery(in_transit);
+    if discovery {
+        // Whom it was sent to was drawn; whoever it arrives at could have been drawn.
+        let mut others = (0..cluster.members.len()).collect::<Vec<_>>();
+        others.retain(|&member| member != message.from && !cluster.follows(message.from, member));
+        choices.extend(
+            others
+                .into_iter()
+                .map(|member| Choice::Deliver { place, member }),
+        );
+        return;
+    }
+    let member = message.to;
+    choices.push(Choice::Deliver { place, member });
+    if cluster.budget.losses > 0 && *awaited && loss_matters(&message.body) {
+        choices.push(Choice::Lose { place });
+    }
+    if cluster.budget.duplicates > 0 && matches!(message.body, Body::Request(_)) {
+        choices.push(Choice::Duplicate { place });
+    }
+}
+
+/// Whether noticing the loss makes a difference to a message that just never arrives: what is merely asked
+/// again, or not waited for, makes none.
+fn loss_matters(body: &Body) -> bool {
+    match body {
+        Body::Request(request) => matches!(**request, Request::Fetch(_)),
+        Body::Response(_) => true,
+        Body::Failed => false,
+    }
+}
+
+impl Choice {
+    /// What happens, in words that name it among all that can happen in that state.
+    pub(super) fn describe(self, cluster: &Cluster) -> String {
+        match self {
+            Self::Timeout { member } => format!("timeout of {}", name(member)),
+            Self::News { member } => format!("{} tells what is committed", name(member)),
+            Self::Sync { member } => format!("{} syncs its log", name(member)),
+            Self::Write { member } => format!("client writes at {}", name(member)),
+            Self::Lose { place } => format!("lost: {}", describe(&cluster.network[place])),
+            Self::Duplicate { place } => {
+                format!("comes twice: {}", describe(&cluster.network[place]))
+            }
+            Self::Crash { member, kept } => {
+                let lost = cluster.members[member].disk.unsynced_count() - kept;
+                let role = cluster.members[member].replica.role();
+                format!(
+                    "{} ({role:?}) crashes, loses {lost} unsynced writes, keeps {kept}, and restarts",
+                    name(member)
+                )
+            }
+            Self::Deliver { place, member } => {
+                let in_transit = &cluster.network[place];
+                let mut text = describe(in_transit);
+                if member != in_transit.message.to {
+                    // As if it had been sent there.
+                    let drawn = format!("->{}", name(in_transit.message.to));
+                    text = text.replace(&drawn, &format!("->{}", name(member)));
+                }
+                format!("arrives: {text}")
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether a request is one by which its sender looks for a leader, at no matter which peer.
+    pub(super) fn is_discovery(&self, in_transit: &InTransit) -> bool {
+        let InTransit { message, awaited } = in_transit;
+        let Body::Request(request) = &message.body else {
+            return false;
+        };
+        let sender = &self.members[message.from].replica;
+        *awaited && sender.is_discovering(id_of(message.to), request)
+    }
+
+    /// Whether `member` follows `leader`.
+    pub(super) fn follows(&self, member: usize, leader: usize) -> bool {
+        let replica = &self.members[member].replica;
+        replica.role() == Role::Follower && replica.leader() == Some(id_of(leader))
+    }
+}

@@ -1,0 +1,452 @@
+//! Owns one member of an explored cluster: the node's protocol core, its disk, and what waits for a sync.
+//! Never decides what happens next, or whether it was right.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use node::ids::Offset;
+use node::message::Response;
+use node::mutants::Bug;
+use node::raft::{
+    AWAITED, Alarm, Configuration, Correlation, EXPLORED_TIMERS, Effect, Input, PeerAnswer,
+    QuorumState, Replica, Role, Ticket,
+};
+use node::trace::TraceEvent;
+use rustc_hash::FxHashMap;
+
+use super::bounds::hears_forgotten_answers;
+use super::disk::Disk;
+use super::message::{Body, InTransit, Message, id_of, index_of};
+use crate::simulation::caught;
+
+/// Tickets of requests whose sender no longer waits begin here; those of awaited ones are below.
+const FORGOTTEN: u64 = 100;
+/// Tickets of clients begin here.
+const CLIENTS: u64 = 1000;
+
+/// Something that leaves a member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Outgoing {
+    to: usize,
+    body: Body,
+    /// Whether whoever asked waits for the answer.
+    awaited: bool,
+}
+
+/// Something that happens to a member.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Happening<'a> {
+    /// A timer goes off.
+    Alarm(Alarm),
+    /// It syncs its log.
+    Sync,
+    /// A client writes; every write has a number.
+    Write(u8),
+    /// It loses power with so many unsynced writes on the medium, and starts again.
+    Crash { kept: usize },
+    /// A request, or an answer, arrives.
+    Arrival(&'a InTransit),
+    /// No answer of this peer will come to what it awaits.
+    Failed { peer: usize },
+    /// What it asked `drawn`, it has asked `other`.
+    Redraw { drawn: usize, other: usize },
+    /// Nobody waits for its answer to this member.
+    Forgotten { asker: usize },
+}
+
+impl Happening<'_> {
+    /// A number that is equal for equal happenings.
+    fn digest(&self) -> u64 {
+        let parts = match *self {
+            Self::Alarm(alarm) => (0, alarm.at_ns(), 0),
+            Self::Sync => (1, 0, 0),
+            Self::Write(number) => (2, u64::from(number), 0),
+            Self::Crash { kept } => (3, kept as u64, 0),
+            Self::Arrival(in_transit) => {
+                (4, in_transit.message.digest(), in_transit.awaited.into())
+            }
+            Self::Failed { peer } => (5, peer as u64, 0),
+            Self::Redraw { drawn, other } => (6, drawn as u64, other as u64),
+            Self::Forgotten { asker } => (7, asker as u64, 0),
+        };
+        let mut hasher = DefaultHasher::new();
+        parts.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// What came of something that happened to a member.
+#[derive(Debug)]
+pub(super) struct Stepped {
+    pub(super) member: Arc<Member>,
+    pub(super) sent: Vec<InTransit>,
+    pub(super) events: Vec<Event>,
+    /// Members whose answers are no longer waited for.
+    pub(super) forgotten: Vec<usize>,
+}
+
+/// What is known to come of what happens to members. The same comes of the same, so it is found out once.
+#[derive(Debug, Default)]
+pub(super) struct Known(FxHashMap<(u64, u64), Result<Arc<Stepped>, String>>);
+
+impl Known {
+    /// What comes of something that happens to a member; an error tells why it stops itself.
+    pub(super) fn step(
+        &mut self,
+        bug: Option<Bug>,
+        member: &Arc<Member>,
+        happening: Happening<'_>,
+    ) -> &Result<Arc<Stepped>, String> {
+        let key = (member.digest, happening.digest());
+        self.0.entry(key).or_insert_with(|| {
+            let stepped = caught(|| {
+                let mut next = Member::clone(member);
+                let outcome = next.meet(bug, happening);
+                (next, outcome)
+            });
+            stepped.map(|(next, outcome)| Arc::new(finished(next, outcome)))
+        })
+    }
+}
+
+fn finished(mut member: Member, outcome: Outcome) -> Stepped {
+    member.note_digest();
+    let from = index_of(member.replica.id());
+    let sent = outcome.sent.into_iter().map(|outgoing| InTransit {
+        awaited: outgoing.awaited,
+        message: Arc::new(Message::new(from, outgoing.to, outgoing.body)),
+    });
+    Stepped {
+        sent: sent.collect(),
+        member: Arc::new(member),
+        events: outcome.events,
+        forgotten: outcome.forgotten,
+    }
+}
+
+/// Something that a member did, in the order in which it did it.
+#[derive(Debug)]
+pub(super) enum Event {
+    Persisted(QuorumState),
+    Traced(TraceEvent),
+}
+
+/// The same while it is being found out.
+#[derive(Debug, Default)]
+struct Outcome {
+    sent: Vec<Outgoing>,
+    events: Vec<Event>,
+    forgotten: Vec<usize>,
+}
+
+/// The ticket of a request of member number `asker`.
+fn ticket_of(asker: usize, awaited: bool) -> Ticket {
+    Ticket(asker as u64 + if awaited { 0 } else { FORGOTTEN })
+}
+
+/// A member. Copies share nothing with it.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    pub(super) replica: Replica,
+    pub(super) disk: Disk,
+    /// What leaves with the next sync.
+    held: Vec<Outgoing>,
+    /// The latest epoch that it ever wrote, with vote and leader, whatever its disk says now.
+    pub(super) promised: QuorumState,
+    /// The largest high watermark that this incarnation has shown.
+    pub(super) exposed: Offset,
+    member_count: usize,
+    digest: u64,
+}
+
+impl Member {
+    /// A member that starts for the first time.
+    pub(super) fn fresh(index: usize, member_count: usize, bug: Option<Bug>) -> Stepped {
+        let disk = Disk::default();
+        let promised = QuorumState::default();
+        let (member, outcome) = Self::start(index, member_count, bug, disk, promised);
+        finished(member, outcome)
+    }
+
+    fn start(
+        index: usize,
+        member_count: usize,
+        bug: Option<Bug>,
+        disk: Disk,
+        promised: QuorumState,
+    ) -> (Self, Outcome) {
+        let voters = (0..member_count).map(id_of).collect();
+        let mut configuration =
+            Configuration::of_static_voters(id_of(index), "", voters, EXPLORED_TIMERS, 0);
+        configuration.bug = bug;
+        let recovered = disk.recover();
+        let (replica, effects) = Replica::start(configuration, recovered, 0);
+        let mut member = Self {
+            replica,
+            disk,
+            held: Vec::new(),
+            promised,
+            exposed: Offset(0),
+            member_count,
+            digest: 0,
+        };
+        let mut outcome = Outcome::default();
+        member.carry_out(bug, effects, &mut outcome);
+        member.settle(bug, &mut outcome);
+        (member, outcome)
+    }
+
+    fn meet(&mut self, bug: Option<Bug>, happening: Happening<'_>) -> Outcome {
+        match happening {
+            Happening::Alarm(alarm) => self.feed(bug, alarm.at_ns(), Input::Tick),
+            Happening::Sync => self.sync(bug),
+            Happening::Write(number) => self.propose(bug, number),
+            Happening::Crash { kept } => self.crash(bug, kept),
+            Happening::Arrival(in_transit) => self.receive(bug, in_transit),
+            Happening::Failed { peer } => self.hear(bug, peer, AWAITED, PeerAnswer::Failed),
+            Happening::Redraw { drawn, other } => {
+                self.replica.redraw(id_of(drawn), id_of(other));
+                Outcome::default()
+            }
+            Happening::Forgotten { asker } => {
+                self.forget(asker, !hears_forgotten_answers(bug));
+                Outcome::default()
+            }
+        }
+    }
+
+    fn receive(&mut self, bug: Option<Bug>, in_transit: &InTransit) -> Outcome {
+        let InTransit { message, awaited } = in_transit;
+        let correlation = if *awaited { AWAITED } else { Correlation(0) };
+        match &message.body {
+            Body::Request(request) => {
+                let input = Input::PeerRequest {
+                    ticket: ticket_of(message.from, *awaited),
+                    request: request.clone(),
+                };
+                self.feed(bug, 0, input)
+            }
+            Body::Response(response) => {
+                let answer = PeerAnswer::Response(response.clone());
+                self.hear(bug, message.from, correlation, answer)
+            }
+            Body::Failed => self.hear(bug, message.from, AWAITED, PeerAnswer::Failed),
+        }
+    }
+
+    fn hear(
+        &mut self,
+        bug: Option<Bug>,
+        peer: usize,
+        correlation: Correlation,
+        answer: PeerAnswer,
+    ) -> Outcome {
+        let input = Input::PeerAnswer {
+            peer: id_of(peer),
+            correlation,
+            answer,
+        };
+        self.feed(bug, 0, input)
+    }
+
+    /// Loses power, with the first `kept` of its unsynced writes on the medium, and starts again.
+    fn crash(&mut self, bug: Option<Bug>, kept: usize) -> Outcome {
+        self.disk.lose_power(kept);
+        let index = index_of(self.replica.id());
+        let disk = std::mem::take(&mut self.disk);
+        let others = (0..self.member_count).filter(|&other| other != index);
+        let (member, mut outcome) = Self::start(index, self.member_count, bug, disk, self.promised);
+        outcome.forgotten = others.collect();
+        *self = member;
+        outcome
+    }
+
+    /// Whether something waits for a sync.
+    pub(super) fn can_sync(&self, bug: Option<Bug>) -> bool {
+        self.disk.unsynced_count() > 0 && !self.skips_sync(bug)
+    }
+
+    fn skips_sync(&self, bug: Option<Bug>) -> bool {
+        bug == Some(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower
+    }
+
+    /// Makes the log durable and lets go what waited for it.
+    fn sync(&mut self, bug: Option<Bug>) -> Outcome {
+        let log_end = self.disk.sync();
+        let mut sent = std::mem::take(&mut self.held);
+        let mut outcome = self.feed(bug, 0, Input::Flushed { log_end });
+        for peer in &outcome.forgotten {
+            withdraw(&mut sent, *peer);
+        }
+        outcome.sent.splice(..0, sent);
+        outcome
+    }
+
+    /// Takes the command of a client.
+    fn propose(&mut self, bug: Option<Bug>, number: u8) -> Outcome {
+        let ticket = Ticket(CLIENTS + u64::from(number));
+        let input = Input::Propose {
+            timestamp_ms: 0,
+            commands: vec![(ticket, vec![number])],
+        };
+        self.feed(bug, 0, input)
+    }
+
+    /// Handles one input, and the end of back-off that may follow from it.
+    fn feed(&mut self, bug: Option<Bug>, now_ns: u64, input: Input) -> Outcome {
+        let awaited = |replica: &Replica, peer| replica.awaits(id_of(peer)) == Some(AWAITED);
+        let peers = (0..self.member_count).filter(|&peer| awaited(&self.replica, peer));
+        let before: Vec<usize> = peers.collect();
+        let effects = self.replica.step(now_ns, input);
+        let gone = before
+            .into_iter()
+            .filter(|&peer| !awaited(&self.replica, peer));
+        let mut outcome = Outcome {
+            forgotten: gone.collect(),
+            ..Outcome::default()
+        };
+        for peer in &outcome.forgotten {
+            withdraw(&mut self.held, *peer);
+        }
+        self.carry_out(bug, effects, &mut outcome);
+        self.settle(bug, &mut outcome);
+        outcome
+    }
+
+    fn settle(&mut self, bug: Option<Bug>, outcome: &mut Outcome) {
+        self.replica.still();
+        if self.replica.is_backing_off() {
+            let effects = self.replica.step(Alarm::BackOff.at_ns(), Input::Tick);
+            self.carry_out(bug, effects, outcome);
+            self.replica.still();
+        }
+        if self.skips_sync(bug) {
+            outcome.sent.append(&mut self.held);
+        }
+    }
+
+    fn carry_out(&mut self, bug: Option<Bug>, effects: Vec<Effect>, outcome: &mut Outcome) {
+        for effect in effects {
+            match effect {
+                Effect::Persist(state) => {
+                    let votes_for_another = state.leader.is_none()
+                        && (state.voted_for).is_some_and(|vote| vote.id != self.replica.id());
+                    let skipped = bug == Some(Bug::VoteNoFsync) && votes_for_another;
+                    self.disk.persist(state, !skipped);
+                    self.promised = promised_after(self.promised, state);
+                    outcome.events.push(Event::Persisted(state));
+                }
+                Effect::Append(batch) => self.disk.append(batch),
+                Effect::Truncate(end) => self.disk.truncate(end),
+                Effect::Send { peer, request, .. } => {
+                    let outgoing = Outgoing {
+                        to: index_of(peer),
+                        body: Body::Request(request),
+                        awaited: true,
+                    };
+                    self.release(outgoing, outcome);
+                }
+                Effect::Reply { ticket, response } => {
+                    let outgoing = answer(ticket, response);
+                    self.release(outgoing, outcome);
+                }
+                Effect::ReplyFetch {
+                    ticket,
+                    mut response,
+                    from,
+                    max_bytes: _,
+                } => {
+                    if let Some(from) = from {
+                        response.batches = self.disk.read(from);
+                    }
+                    // Promises nothing about the records in it, so it does not wait for a sync.
+                    let response = Box::new(Response::Fetch(*response));
+                    outcome.sent.push(answer(ticket, response));
+                }
+                Effect::Committed { high_watermark } => self.exposed = high_watermark,
+                Effect::Trace(traced) => outcome.events.push(Event::Traced(traced.event)),
+                // What clients hear is the high watermark's matter; snapshots are never taken.
+                Effect::Proposed { .. }
+                | Effect::Refused { .. }
+                | Effect::ReadReady { .. }
+                | Effect::LeadershipLost
+                | Effect::ReplyFetchSnapshot { .. }
+                | Effect::StoreSnapshotChunk { .. }
+                | Effect::InstallSnapshot(_)
+                | Effect::AbandonSnapshot(_) => {}
+            }
+        }
+    }
+
+    fn release(&mut self, outgoing: Outgoing, outcome: &mut Outcome) {
+        if self.disk.unsynced_count() > 0 {
+            self.held.push(outgoing);
+        } else {
+            outcome.sent.push(outgoing);
+        }
+    }
+
+    /// Nobody waits any more for the answer to what `asker` asked here.
+    fn forget(&mut self, asker: usize, drop_answers: bool) {
+        self.replica.drop_fetches(ticket_of(asker, true));
+        let is_meant = |held: &Outgoing| held.to == asker && !matches!(held.body, Body::Request(_));
+        if drop_answers {
+            self.held.retain(|held| !is_meant(held));
+        }
+        for held in self.held.iter_mut().filter(|held| is_meant(held)) {
+            held.awaited = false;
+        }
+    }
+
+    /// Whether an awaited request of `asker` is here, to be answered later.
+    pub(super) fn owes(&self, asker: usize) -> bool {
+        let is_answer = |held: &Outgoing| {
+            held.to == asker && held.awaited && !matches!(held.body, Body::Request(_))
+        };
+        self.replica.holds_fetch(ticket_of(asker, true)) || self.held.iter().any(is_answer)
+    }
+
+    /// Notes the state that it is in now.
+    fn note_digest(&mut self) {
+        let mut hasher = DefaultHasher::new();
+        self.replica.id().hash(&mut hasher);
+        self.replica.hash_state(&mut hasher);
+        self.disk.hash_state(&mut hasher);
+        (&self.held, self.promised, self.exposed).hash(&mut hasher);
+        self.digest = hasher.finish();
+    }
+
+    /// Equal for members in equal states, once it was noted.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+}
+
+/// The answer of `peer` to what is held back is waited for no longer.
+fn withdraw(held: &mut [Outgoing], peer: usize) {
+    let is_meant = |held: &&mut Outgoing| held.to == peer && matches!(held.body, Body::Request(_));
+    for held in held.iter_mut().filter(is_meant) {
+        held.awaited = false;
+    }
+}
+
+/// What was ever written of the latest epoch, once `state` is written. What was written of it before stays.
+pub(super) fn promised_after(earlier: QuorumState, state: QuorumState) -> QuorumState {
+    if state.epoch != earlier.epoch {
+        return state;
+    }
+    QuorumState {
+        voted_for: state.voted_for.or(earlier.voted_for),
+        leader: state.leader.or(earlier.leader),
+        epoch: state.epoch,
+    }
+}
+
+fn answer(ticket: Ticket, response: Box<Response>) -> Outgoing {
+    let awaited = ticket.0 < FORGOTTEN;
+    Outgoing {
+        to: (ticket.0 % FORGOTTEN) as usize,
+        body: Body::Response(response),
+        awaited,
+    }
+}
