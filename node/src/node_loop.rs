@@ -89,6 +89,8 @@ impl<D: Disk> NodeLoop<D> {
         let bug = configuration.bug;
         let storage_options = StorageOptions {
             verify_checksums: options.storage.verify_checksums && bug != Some(Bug::CrcSkip),
+            require_quorum_state: options.storage.require_quorum_state
+                && bug != Some(Bug::VoteNoFsync),
             sync_snapshots: options.storage.sync_snapshots && bug != Some(Bug::SnapshotNoFsync),
             accept_parts: options.storage.accept_parts || bug == Some(Bug::SnapshotPartAccepted),
             ..options.storage
