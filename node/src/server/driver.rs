@@ -186,6 +186,7 @@ impl Driver {
             quorum: node.describe(),
             state: node.state(),
             disk: node.disk_description(),
+            loader: node.loader_description(),
             counted: self.outbox.metrics.counted(monotonic_ns().unsigned_abs()),
             last_applied: LastApplied {
                 timestamp_ms: node.last_applied_timestamp_ms(),
@@ -328,7 +329,10 @@ impl Driver {
                 ticket,
                 request,
                 seat,
+                sent_at,
             } => {
+                let queued_ns = u64::try_from(sent_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.outbox.metrics.note_queued(queued_ns);
                 let is_read = request.is_read();
                 let request = Box::new(request);
                 let arrival = Arrival::Client { ticket, request };
