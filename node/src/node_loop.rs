@@ -32,7 +32,7 @@ use crate::trace::{TraceEvent, Traced};
 pub use boundary::{
     Arrival, Departure, LoadError, NodeError, NodeOptions, Outbox, StartError, StateDescription,
 };
-pub use disk_description::DiskDescription;
+pub use disk_description::{DiskDescription, LoaderDescription};
 pub use snapshots::SnapshotOptions;
 use snapshots::Snapshots;
 use waiting::{Proposed, Waiting, in_batches};
@@ -58,6 +58,7 @@ pub struct NodeLoop<D: Disk> {
     snapshots: Snapshots,
     /// A snapshot of the leader that is being stored.
     download: Option<SnapshotDownload>,
+    loader: LoaderDescription,
     /// Whether bytes were appended or cut since the last sync began.
     unsynced: bool,
     /// Whether a sync is under way.
@@ -89,6 +90,8 @@ impl<D: Disk> NodeLoop<D> {
         let bug = configuration.bug;
         let storage_options = StorageOptions {
             verify_checksums: options.storage.verify_checksums && bug != Some(Bug::CrcSkip),
+            require_quorum_state: options.storage.require_quorum_state
+                && bug != Some(Bug::VoteNoFsync),
             sync_snapshots: options.storage.sync_snapshots && bug != Some(Bug::SnapshotNoFsync),
             accept_parts: options.storage.accept_parts || bug == Some(Bug::SnapshotPartAccepted),
             ..options.storage
@@ -116,6 +119,10 @@ impl<D: Disk> NodeLoop<D> {
             askers: messages::Askers::default(),
             snapshots: Snapshots::new(options.snapshots, now_ns),
             download: None,
+            loader: LoaderDescription {
+                loaded_count: u64::from(newest.is_some()),
+                ..LoaderDescription::default()
+            },
             unsynced: false,
             syncing: false,
             unsealed_since_ns: None,

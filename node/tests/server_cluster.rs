@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use server_support::cluster::Cluster;
-use server_support::{PATIENCE, ask, eventually};
+use server_support::{PATIENCE, ask, client, eventually};
 
 #[tokio::test]
 async fn three_nodes_survive_the_loss_of_every_leader() {
@@ -345,4 +345,42 @@ async fn a_quorum_without_a_leader_or_a_node_cannot_be_described() {
             .or_else(|| said.contains("knows no leader").then_some(()))
     })
     .await;
+}
+
+/// Until the others know, or for a second, a leader that was told to stop still answers.
+#[tokio::test]
+async fn a_leader_that_stops_says_so_to_whoever_still_asks() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.write_anywhere("a", json!(1)).await;
+    let leader = cluster.leader().await;
+    for other in [(leader + 1) % 3, (leader + 2) % 3] {
+        cluster.kill(other);
+    }
+    let node = cluster.nodes[leader].as_mut().unwrap();
+    node.signal(Signal::SIGTERM);
+    let change = json!({
+        "cluster_id": "test", "timeout_ms": 100, "endpoint": "http://127.0.0.1:1", "ack_when_committed": true,
+        "voter": {"id": 9, "directory_id": "jgTIiRSXdwSccrL3sVDuPA"},
+    });
+    let (mut write, mut addition) = (None, None);
+    // Before the signal has arrived it may still lead.
+    while write.is_none() || addition.is_none() {
+        let request = client()
+            .post(node.url("/raft/add-raft-voter"))
+            .json(&change);
+        let (_, body) = ask(request).await.expect("it still answers");
+        if body["error"] == "BROKER_NOT_AVAILABLE" {
+            addition = Some(body);
+        }
+        let request = client().put(node.url("/registers/a"));
+        let request = request.json(&json!({"value": 2}));
+        if addition.is_some() {
+            write = Some(ask(request).await.expect("it still answers"));
+        }
+    }
+    let (status, body) = write.unwrap();
+    assert_eq!(status, 503, "{body}");
+    assert_eq!(body["error"]["code"], "BROKER_NOT_AVAILABLE", "{body}");
+    assert_eq!(body["error"]["outcome"], "refused", "{body}");
+    assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
 }

@@ -84,6 +84,14 @@ async fn every_malformed_request_is_refused_in_json() {
         (client.delete(&register), 405),
         (client.put(&swap).body("{}"), 405),
         (client.get(node.url("/raft/fetch")), 405),
+        (client.get(node.url("/quorum?unknown=1")), 400),
+        (client.get(node.url("/metrics?unknown")), 400),
+        (
+            client
+                .put(node.url("/registers/a?consistency=local"))
+                .body("{\"value\":1}"),
+            400,
+        ),
         (client.post(node.url("/raft/vote")).body("{}"), 400),
         (client.post(node.url("/raft/fetch")).body("\0\0\0\0"), 400),
     ] {
@@ -108,6 +116,91 @@ async fn every_malformed_request_is_refused_in_json() {
         Value::Null,
         "nothing that was refused took effect"
     );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_body_names_the_field() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    let fetch = json!({
+        "cluster_id": "test", "replica": {"id": 2}, "current_leader_epoch": 1, "fetch_offset": 0,
+        "last_fetched_epoch": 0, "high_watermark": null, "max_wait_ms": 0, "max_bytes": 1, "read_round": 0,
+    });
+    let snapshot = json!({
+        "cluster_id": "test", "replica": {"id": 2}, "current_leader_epoch": 1, "max_bytes": 1,
+        "snapshot_id": {"end_offset": 5, "epoch": 1}, "position_bytes": 0,
+    });
+    let delta = json!({"delta": 1});
+    for (method, path, sound, field, value) in [
+        ("POST", "/raft/fetch", &fetch, "max_wait_ms", json!(-1)),
+        ("POST", "/raft/fetch", &fetch, "max_bytes", json!(-1)),
+        ("POST", "/raft/fetch", &fetch, "fetch_offset", json!("0")),
+        (
+            "POST",
+            "/raft/fetch-snapshot",
+            &snapshot,
+            "position_bytes",
+            json!(-1),
+        ),
+        (
+            "POST",
+            "/raft/fetch-snapshot",
+            &snapshot,
+            "snapshot_id",
+            json!(7),
+        ),
+        ("POST", "/counters/a", &delta, "delta", json!(1.5)),
+    ] {
+        let mut body = sound.clone();
+        body[field] = value;
+        let request = client.request(method.parse().unwrap(), node.url(path));
+        let (status, body) = ask(request.json(&body)).await.unwrap();
+        assert_eq!(status, 400, "{body}");
+        assert_eq!(body["error"]["code"], "INVALID_REQUEST", "{body}");
+        let message = body["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains(&format!(": {field}: invalid ")),
+            "{message}"
+        );
+    }
+    let mut nested = fetch.clone();
+    nested["replica"]["id"] = json!(1_u64 << 40);
+    let request = client.post(node.url("/raft/fetch")).json(&nested);
+    let (_, body) = ask(request).await.unwrap();
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(message.contains(": replica.id: invalid "), "{message}");
+}
+
+#[tokio::test]
+async fn head_is_answered_as_get_is_without_the_body() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let client = client();
+    for path in [
+        "/registers/a",
+        "/lists/a?consistency=local",
+        "/quorum",
+        "/state",
+        "/metrics",
+        "/health",
+        "/health/ready",
+        "/openapi.json",
+        "/quorum?unknown=1",
+        "/nowhere",
+    ] {
+        let full = client.get(node.url(path)).send().await.unwrap();
+        let head = client.head(node.url(path)).send().await.unwrap();
+        assert_eq!(head.status(), full.status(), "{path}");
+        assert_eq!(
+            head.headers()["content-type"],
+            full.headers()["content-type"],
+            "{path}"
+        );
+        assert!(head.bytes().await.unwrap().is_empty(), "{path}");
+    }
+    let request = client.head(node.url("/transactions"));
+    assert_eq!(request.send().await.unwrap().status(), 405);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use server_support::cluster::Cluster;
 use server_support::failing_disk::{FailingDisk, Failure, fail, mend};
 use server_support::raw::Raw;
-use server_support::{Node, client, eventually, free_ports, single, start_command};
+use server_support::{Node, ask, client, eventually, free_ports, single, start_command};
 
 /// An operation of the document.
 #[derive(Debug, Clone)]
@@ -243,6 +243,13 @@ async fn on_a_leader(document: &Document) {
         let foreign = sound().header("x-kraft-cluster-id", "other");
         let expected = pair(400, "INCONSISTENT_CLUSTER_ID");
         assert_eq!(document.ask(operation, foreign).await, expected);
+        let unknown = operation.query(&client, node.port, "?unknown=1");
+        let unknown = match operation.examples().first() {
+            Some(body) => unknown.json(body),
+            None => unknown,
+        };
+        let expected = pair(400, "INVALID_REQUEST");
+        assert_eq!(document.ask(operation, unknown).await, expected);
     }
     for operation in document.objects() {
         let malformed = if operation.is_change() {
@@ -351,17 +358,26 @@ async fn without_a_leader(document: &Document) {
 /// One connection is too many.
 async fn with_too_many_connections(document: &Document) {
     let directory = tempfile::tempdir().unwrap();
-    let node = single(directory.path(), &["--max-connections=1"]).await;
-    // Whoever is told to go on with the body has the only place; earlier connections may have it
-    // still.
-    let _holder = eventually("a connection", async || {
-        let mut raw = Raw::connect(node.port).ok()?;
-        raw.send(
-            "PUT /registers/a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n\
-             content-length: 9\r\n\r\n",
-        )
-        .ok()?;
-        (raw.answer()?.status == 100).then_some(raw)
+    // Whoever fetches what is not there yet has the only place for that long.
+    let patient = ["--fetch-max-wait-ms=40000", "--fetch-timeout-ms=80000"];
+    let options: Vec<_> = ["--max-connections=1"].into_iter().chain(patient).collect();
+    let node = single(directory.path(), &options).await;
+    let (_, quorum) = ask(client().get(node.url("/quorum"))).await.unwrap();
+    let fetch = json!({
+        "cluster_id": "test", "replica": {"id": 9}, "current_leader_epoch": quorum["epoch"],
+        "fetch_offset": quorum["log_end"], "last_fetched_epoch": quorum["log_end_epoch"],
+        "high_watermark": quorum["high_watermark"], "max_wait_ms": 40_000, "max_bytes": 1, "read_round": 0,
+    })
+    .to_string();
+    let mut holder = Raw::connect(node.port).unwrap();
+    let length = fetch.len();
+    let head = "POST /raft/fetch HTTP/1.1\r\nhost: x\r\ncontent-length:";
+    holder
+        .send(format!("{head} {length}\r\n\r\n{fetch}"))
+        .unwrap();
+    eventually("the only place is taken", async || {
+        let request = client().get(node.url("/health"));
+        (request.send().await.ok()?.status() == 503).then_some(())
     })
     .await;
     for operation in &document.operations {

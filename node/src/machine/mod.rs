@@ -24,7 +24,8 @@ pub use command::{
 pub use objects::MAX_RESULT_BYTES;
 pub use sessions::{MAX_SESSION_COUNT, MAX_SESSION_RESULT_BYTES};
 pub use snapshot::{
-    FrozenMachine, MAX_SNAPSHOT_RECORD_BYTES, MachineLoader, SnapshotFault, SnapshotRecordError,
+    FrozenMachine, MAX_SNAPSHOT_RECORD_BYTES, MachineLoader, RECORD_VERSION, SnapshotFault,
+    SnapshotRecordError,
 };
 
 use serde::{Deserialize, Deserializer, Serialize};

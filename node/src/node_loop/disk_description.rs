@@ -1,7 +1,8 @@
-//! Owns what a node tells of what it keeps on its disk.
+//! Owns what a node tells of what it keeps on its disk, and has read of it.
 //! Never decides what is kept.
 
 use crate::ids::{Offset, SnapshotId};
+use crate::storage::VotersFrom;
 use crate::storage::disk::Disk;
 
 use super::NodeLoop;
@@ -19,7 +20,28 @@ pub struct DiskDescription {
     pub snapshot_end: Offset,
 }
 
+/// What a node has made of what it was given to load, since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoaderDescription {
+    /// Snapshots that its state was loaded from, the one it started with included.
+    pub loaded_count: u64,
+    /// Snapshots of a leader that were none, and were dropped.
+    pub refused_count: u64,
+    /// Whether voters are configured, and those in the log go before them.
+    pub ignores_configured_voters: bool,
+}
+
 impl<D: Disk> NodeLoop<D> {
+    /// What the node has loaded.
+    pub fn loader_description(&self) -> LoaderDescription {
+        let in_log = self.replica.describe().kraft_version >= 1;
+        LoaderDescription {
+            ignores_configured_voters: in_log
+                && self.storage.voters_from() == VotersFrom::Configuration,
+            ..self.loader
+        }
+    }
+
     /// What the node keeps on its disk.
     pub fn disk_description(&self) -> DiskDescription {
         let newest = self.storage.latest_snapshot();

@@ -160,6 +160,7 @@ impl<D: Disk> NodeLoop<D> {
             match self.storage.freeze_download(download) {
                 Ok(()) => {}
                 Err(StorageError::DownloadDamaged { .. }) => {
+                    self.loader.refused_count += 1;
                     return Ok(Input::SnapshotRefused { id });
                 }
                 Err(error) => return Err(error.into()),
@@ -169,6 +170,7 @@ impl<D: Disk> NodeLoop<D> {
             Ok(machine) => machine,
             Err(LoadError::Content { .. }) => {
                 self.storage.delete_snapshot(id)?;
+                self.loader.refused_count += 1;
                 return Ok(Input::SnapshotRefused { id });
             }
             Err(LoadError::Storage(error)) => return Err(error.into()),
@@ -182,6 +184,7 @@ impl<D: Disk> NodeLoop<D> {
         let outdated = std::mem::replace(&mut self.machine, machine);
         self.snapshots.discard(outdated);
         self.applied = id.end_offset;
+        self.loader.loaded_count += 1;
         Ok(match self.storage.latest_snapshot() {
             Some(file) => Input::SnapshotInstalled {
                 snapshot: file.stored(),

@@ -77,6 +77,8 @@ impl Replica {
             ErrorCode::FencedLeaderEpoch
         } else if epoch > self.epoch() {
             ErrorCode::UnknownLeaderEpoch
+        } else if self.stands_down() {
+            ErrorCode::BrokerNotAvailable
         } else if !matches!(self.role, RoleState::Leader(_)) {
             ErrorCode::NotLeaderOrFollower
         } else if sender == self.id() {
@@ -84,6 +86,12 @@ impl Replica {
         } else {
             ErrorCode::None
         }
+    }
+
+    /// Whether it led until it was told to stop. In Kafka such a leader refuses what comes as one that is not
+    /// available, and resigns a moment later; here that is one step.
+    pub(super) fn stands_down(&self) -> bool {
+        self.shutting_down && matches!(self.role, RoleState::Resigned(_))
     }
 
     fn compare(&self, request: &FetchRequest) -> Comparison {

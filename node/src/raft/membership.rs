@@ -158,6 +158,10 @@ impl Replica {
     pub(super) fn check_leads(&self) -> Result<(), Refused> {
         match (self.as_leader(), self.leader()) {
             (Some(_), _) => Ok(()),
+            _ if self.stands_down() => refused(
+                ErrorCode::BrokerNotAvailable,
+                format!("{} is shutting down; ask whoever leads next", self.id()),
+            ),
             (None, Some(leader)) => refused(
                 ErrorCode::NotLeaderOrFollower,
                 format!("{} does not lead; {leader} does", self.id()),

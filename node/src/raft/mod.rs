@@ -38,3 +38,4 @@ pub use io::{
     Timers,
 };
 pub use replica::Replica;
+pub(crate) use requests::refusal;

@@ -272,7 +272,7 @@ impl Replica {
 }
 
 /// The answer that says no more than why not, and who leads.
-pub(super) fn refusal(
+pub(crate) fn refusal(
     request: &Request,
     error: ErrorCode,
     leader_id: Option<NodeId>,

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
+use crate::client::{ClientReply, RefusalCode};
+use crate::message::ErrorCode;
 use crate::node_loop::{Arrival, NodeError, NodeLoop};
-use crate::raft::Role;
+use crate::raft::{self, Role};
 use crate::storage::LogSynced;
 use crate::storage::disk::Disk;
 
@@ -166,6 +168,7 @@ impl Driver {
             }
         }
         // In this order, whoever still asks either cannot send any more or is let go here.
+        self.refuse_waiting(&node);
         drop(self.inbox);
         self.outbox.clients.abandon();
         self.outbox.askers.abandon();
@@ -183,6 +186,7 @@ impl Driver {
             quorum: node.describe(),
             state: node.state(),
             disk: node.disk_description(),
+            loader: node.loader_description(),
             counted: self.outbox.metrics.counted(monotonic_ns().unsigned_abs()),
             last_applied: LastApplied {
                 timestamp_ms: node.last_applied_timestamp_ms(),
@@ -325,7 +329,10 @@ impl Driver {
                 ticket,
                 request,
                 seat,
+                sent_at,
             } => {
+                let queued_ns = u64::try_from(sent_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.outbox.metrics.note_queued(queued_ns);
                 let is_read = request.is_read();
                 let request = Box::new(request);
                 let arrival = Arrival::Client { ticket, request };
@@ -346,6 +353,34 @@ impl Driver {
                 let _ = reply.send(outcome.map(|()| self.clock.state(true_ns)));
             }
             Message::Describe { reply } => taken.descriptions.push(reply),
+        }
+    }
+
+    /// Whoever came too late for the node to see is told so: nothing became of what they asked for.
+    fn refuse_waiting<D: Disk>(&mut self, node: &NodeLoop<D>) {
+        let (leader, epoch) = (node.leader(), node.epoch());
+        self.inbox.close();
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Client { ticket, .. } => {
+                    let code = RefusalCode::BrokerNotAvailable;
+                    let reply = ClientReply::Refused {
+                        code,
+                        leader,
+                        epoch,
+                    };
+                    self.outbox.clients.answer(ticket, reply);
+                }
+                Message::Arrival(Arrival::PeerRequest {
+                    ticket, request, ..
+                }) => {
+                    let error = ErrorCode::BrokerNotAvailable;
+                    let response = raft::refusal(&request, error, leader, epoch);
+                    self.outbox.askers.answer(ticket, response);
+                }
+                // Dropping what else may be asked tells as much.
+                _ => {}
+            }
         }
     }
 

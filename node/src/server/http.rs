@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -25,7 +27,7 @@ use super::body::Body;
 use super::connections::Crowded;
 use super::mailbox::{Mailbox, Message, Snapshot, View};
 use super::metrics;
-use super::operations::{self, Fault, Key, Options};
+use super::operations::{self, Fault, Key, NoOptions, Options};
 use super::pending::Pending;
 use super::replies::{self, Replies};
 use super::wire::{self, RequestKind};
@@ -50,12 +52,29 @@ pub(crate) struct Front {
     pub(crate) clients: Pending<ClientReply>,
     pub(crate) askers: Pending<message::Response>,
     pub(crate) admission: Admission,
+    pub(crate) operations: OperationCounts,
     pub(crate) view: View,
     pub(crate) replies: Replies,
     /// How long a client waits for the outcome of its operation.
     pub(crate) client_deadline: Duration,
     /// How long a peer waits for an answer, on top of what a fetch may be held.
     pub(crate) request_timeout: Duration,
+}
+
+/// Counts what clients ask for.
+#[derive(Debug, Default)]
+pub(crate) struct OperationCounts {
+    started: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+impl OperationCounts {
+    fn look(&self) -> metrics::Operations {
+        metrics::Operations {
+            started_count: self.started.load(Ordering::Relaxed),
+            timed_out_count: self.timed_out.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// What clients and people may ask, and where.
@@ -114,6 +133,24 @@ async fn turn_away(State(front): State<Arc<Front>>, request: Request, next: Next
     }
 }
 
+/// That there is no query where none means anything.
+#[derive(Debug)]
+struct NoQuery;
+
+impl FromRequestParts<Arc<Front>> for NoQuery {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, front: &Arc<Front>) -> Result<Self, Response> {
+        match Query::<NoOptions>::try_from_uri(&parts.uri) {
+            Ok(_) => Ok(Self),
+            Err(rejection) => {
+                let Fault { status, message } = operations::misunderstood(rejection);
+                Err(front.invalid(status, message))
+            }
+        }
+    }
+}
+
 /// Reads of one kind of object.
 fn reader(kind: Kind) -> MethodRouter<Arc<Front>> {
     get(
@@ -137,15 +174,18 @@ async fn change(
 /// Reads of one kind of object, and what is added to it.
 fn collection(kind: Kind) -> MethodRouter<Arc<Front>> {
     reader(kind).post(
-        async move |State(front): State<Arc<Front>>, key: Key, headers: HeaderMap, body: Body| {
-            change(front, kind, key, headers, body).await
-        },
+        async move |State(front): State<Arc<Front>>,
+                    key: Key,
+                    _: NoQuery,
+                    headers: HeaderMap,
+                    body: Body| { change(front, kind, key, headers, body).await },
     )
 }
 
 async fn write(
     State(front): State<Arc<Front>>,
     key: Key,
+    _: NoQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -155,6 +195,7 @@ async fn write(
 async fn compare_and_set(
     State(front): State<Arc<Front>>,
     key: Key,
+    _: NoQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -162,7 +203,12 @@ async fn compare_and_set(
     front.operate(request).await
 }
 
-async fn transaction(State(front): State<Arc<Front>>, headers: HeaderMap, body: Body) -> Response {
+async fn transaction(
+    State(front): State<Arc<Front>>,
+    _: NoQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     front.operate(operations::transaction(&headers, body)).await
 }
 
@@ -199,16 +245,20 @@ impl Front {
             ticket: waiting.ticket(),
             request,
             seat: seat.clone(),
+            sent_at: Instant::now(),
         };
         if self.mailbox.send(message).is_err() {
             return self.unavailable();
         }
+        self.operations.started.fetch_add(1, Ordering::Relaxed);
         match tokio::time::timeout(self.client_deadline, waiting.answer()).await {
             Ok(Some(reply)) => self.replies.client_reply(reply),
             Ok(None) => self.replies.stopped(self.view.look().1),
-            Err(_) => self
-                .replies
-                .timed_out(self.client_deadline.as_millis(), self.view.look().1),
+            Err(_) => {
+                self.operations.timed_out.fetch_add(1, Ordering::Relaxed);
+                self.replies
+                    .timed_out(self.client_deadline.as_millis(), self.view.look().1)
+            }
         }
     }
 }
@@ -266,7 +316,7 @@ struct QuorumBody<'a> {
     endpoints: BTreeMap<NodeId, String>,
 }
 
-async fn quorum(State(front): State<Arc<Front>>) -> Response {
+async fn quorum(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
     front
         .describe(|snapshot| {
             let body = QuorumBody {
@@ -291,7 +341,7 @@ struct StateBody {
     hash: String,
 }
 
-async fn state(State(front): State<Arc<Front>>) -> Response {
+async fn state(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
     front
         .describe(|snapshot| {
             let body = StateBody {
@@ -305,18 +355,19 @@ async fn state(State(front): State<Arc<Front>>) -> Response {
         .await
 }
 
-async fn show_metrics(State(front): State<Arc<Front>>) -> Response {
+async fn show_metrics(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
     front
         .describe(|snapshot| {
-            let Snapshot {
-                quorum,
-                state,
-                disk,
-                counted,
-                last_applied,
-                ..
-            } = snapshot;
-            let text = metrics::render(&quorum, state, disk, last_applied, &counted);
+            let described = metrics::Described {
+                quorum: &snapshot.quorum,
+                state: snapshot.state,
+                disk: snapshot.disk,
+                loader: snapshot.loader,
+                last_applied: snapshot.last_applied,
+                operations: front.operations.look(),
+                counted: &snapshot.counted,
+            };
+            let text = metrics::render(described);
             ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
         })
         .await
@@ -330,7 +381,7 @@ struct HealthBody {
     seeded_bug: Option<&'static str>,
 }
 
-async fn health(State(front): State<Arc<Front>>) -> Response {
+async fn health(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
     let body = HealthBody {
         status: "up",
         seeded_bug: front.seeded_bug,
@@ -341,7 +392,7 @@ async fn health(State(front): State<Arc<Front>>) -> Response {
 }
 
 /// Whether clients that come here get on: served if the node leads, or else sent to the leader.
-async fn readiness(State(front): State<Arc<Front>>) -> Response {
+async fn readiness(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
     let body = HealthBody {
         status: "ready",
         seeded_bug: front.seeded_bug,
@@ -356,7 +407,7 @@ async fn readiness(State(front): State<Arc<Front>>) -> Response {
     front.describe(show).await
 }
 
-async fn openapi() -> Response {
+async fn openapi(_: NoQuery) -> Response {
     ([(header::CONTENT_TYPE, wire::JSON)], OPENAPI).into_response()
 }
 
@@ -394,6 +445,7 @@ mod tests {
             clients: Pending::new(Arc::clone(&tickets)),
             askers: Pending::new(tickets),
             admission: Admission::new(2),
+            operations: OperationCounts::default(),
             view: View::default(),
             replies: Replies {
                 node: NodeId(1),

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use crate::client::ClientRequest;
 use crate::ids::{Epoch, NodeId};
-use crate::node_loop::{Arrival, DiskDescription, StateDescription};
+use crate::node_loop::{Arrival, DiskDescription, LoaderDescription, StateDescription};
 use crate::raft::{QuorumDescription, Ticket};
 
 use super::admission::Seat;
@@ -29,6 +30,8 @@ pub(crate) enum Message {
         request: ClientRequest,
         /// Taken for as long as this message waits.
         seat: Seat,
+        /// When that began.
+        sent_at: Instant,
     },
     /// Bend the clock.
     SetClock {
@@ -52,6 +55,7 @@ pub(crate) struct Snapshot {
     pub(crate) quorum: QuorumDescription,
     pub(crate) state: StateDescription,
     pub(crate) disk: DiskDescription,
+    pub(crate) loader: LoaderDescription,
     pub(crate) counted: Counted,
     pub(crate) last_applied: LastApplied,
     pub(crate) clock: ClockState,

@@ -1,6 +1,7 @@
 //! Owns what is counted of a node and timed in it while it runs.
 //! Never influences the node; it only watches what is traced anyway.
 
+mod controller;
 mod text;
 
 use std::collections::VecDeque;
@@ -9,7 +10,9 @@ use crate::ids::Offset;
 use crate::raft::Role;
 use crate::trace::{TraceEvent, Traced};
 
-pub(crate) use text::{LastApplied, MEDIA_TYPE, render};
+pub(crate) use controller::Operations;
+use text::Number;
+pub(crate) use text::{Described, LastApplied, MEDIA_TYPE, render};
 
 /// Watches a node.
 #[derive(Debug, Default)]
@@ -35,6 +38,30 @@ pub(crate) struct Counted {
     /// How long the loop had nothing to do.
     waited_ns: u64,
     running_ns: u64,
+    /// How often it went round.
+    round_count: u64,
+    /// How long operations of clients waited for it.
+    queued: Latency,
+    /// How often this node learned of a leader that was not known before.
+    seen_leader_count: u64,
+}
+
+impl Counted {
+    fn idle_ratio(&self) -> Number {
+        Number::Ratio {
+            part: self.waited_ns,
+            whole: self.running_ns,
+        }
+    }
+
+    /// How long the loop was busy.
+    fn rounds(&self) -> Latency {
+        Latency {
+            count: self.round_count,
+            sum_ns: self.running_ns.saturating_sub(self.waited_ns),
+            max_ns: 0,
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -66,6 +93,12 @@ impl Metrics {
     /// Notes that the loop had nothing to do for a while.
     pub(crate) fn note_wait(&mut self, waited_ns: u64) {
         self.counted.waited_ns += waited_ns;
+        self.counted.round_count += 1;
+    }
+
+    /// Notes that the loop took an operation of a client after this long.
+    pub(crate) fn note_queued(&mut self, queued_ns: u64) {
+        self.counted.queued.add(queued_ns);
     }
 
     /// Notes an event that happened at `now_ns`, true monotonic time.
@@ -76,6 +109,7 @@ impl Metrics {
                 self.snapshot_since_ns = Some(now_ns);
                 self.started_ns = Some(now_ns);
             }
+            TraceEvent::EpochAdopted { leader: Some(_) } => self.counted.seen_leader_count += 1,
             TraceEvent::SnapshotFrozen { .. } => self.snapshot_since_ns = Some(now_ns),
             TraceEvent::RoleChange { role, .. } => self.change_role(now_ns, role),
             TraceEvent::Append {

@@ -56,7 +56,7 @@ use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
 use control::Controlled;
 use driver::{Driver, DriverError};
-use http::Front;
+use http::{Front, OperationCounts};
 use mailbox::{Inbox, Mailbox, Message, View};
 use outbox::ProcessOutbox;
 use peers::Peers;
@@ -277,6 +277,7 @@ impl Process {
             clients,
             askers,
             admission: Admission::new(MAX_WAITING_CLIENT_COUNT),
+            operations: OperationCounts::default(),
             view: view.clone(),
             replies: Replies { node, addresses },
             client_deadline: Duration::from_millis(options.client_deadline_ms),

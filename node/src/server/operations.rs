@@ -14,6 +14,7 @@ use crate::client::ClientRequest;
 use crate::machine::{CommandFault, Kind, Object, Operation, Stamp};
 
 use super::body::Body;
+use super::wire;
 
 /// Who asks. With the next header, it makes a repeated request recognisable.
 const CLIENT_HEADER: &str = "x-client-id";
@@ -35,6 +36,11 @@ impl From<CommandFault> for Fault {
         bad_request(fault.to_string())
     }
 }
+
+/// What the query of anything else may say: nothing.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoOptions {}
 
 /// What the query of a read may say.
 #[derive(Debug, Default, Deserialize)]
@@ -80,18 +86,19 @@ struct TransactionBody {
 
 pub(super) fn read(kind: Kind, key: Key, options: Options) -> Result<ClientRequest, Fault> {
     let key = key_of(key)?;
-    let Query(ReadOptions { consistency }) = options.map_err(|rejection| {
-        bad_request(format!(
-            "the query is not understood: {}",
-            rejection.body_text()
-        ))
-    })?;
+    let Query(ReadOptions { consistency }) = options.map_err(misunderstood)?;
     let object = Object { kind, key };
     object.check()?;
     Ok(match consistency {
         Consistency::Linearizable => ClientRequest::Read { object },
         Consistency::Local => ClientRequest::LocalRead { object },
     })
+}
+
+/// What is wrong with a query.
+pub(super) fn misunderstood(rejection: QueryRejection) -> Fault {
+    let reason = rejection.body_text();
+    bad_request(format!("the query is not understood: {reason}"))
 }
 
 /// Setting a register, appending to a list, or adding to a set or counter.
@@ -153,7 +160,7 @@ fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
         bad_request(format!("the request body is not understood: {reason}"))
     };
     let bytes = body.bytes()?;
-    let parsed = serde_json::from_slice(&bytes).map_err(|error| fault(&error))?;
+    let parsed = wire::from_json(&bytes).map_err(|reason| fault(&reason))?;
     // Serde takes the fields of a structure from an array, too, which nobody means.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(fault(&"expected an object"));

@@ -108,8 +108,11 @@ impl RequestKind {
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The JSON part is malformed, or has fields missing or of the wrong type.
-    #[error("the message is not understood: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error("the message is not understood: {reason}")]
+    Json {
+        /// Which field, where that is known, and what is wrong with it.
+        reason: String,
+    },
     /// A fetch response ends before its JSON part does.
     #[error("the fetch response is cut off after {0} bytes")]
     CutOff(usize),
@@ -237,7 +240,22 @@ fn json(message: &impl serde::Serialize) -> Vec<u8> {
 }
 
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    Ok(serde_json::from_slice(bytes)?)
+    from_json(bytes).map_err(|reason| WireError::Json { reason })
+}
+
+/// Reads JSON.
+///
+/// # Errors
+/// For people: what is wrong, and with which field.
+pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        // Only now, as keeping track of where one is costs time.
+        let mut again = serde_json::Deserializer::from_slice(bytes);
+        match serde_path_to_error::deserialize::<_, T>(&mut again) {
+            Err(located) => located.to_string(),
+            Ok(_) => error.to_string(),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::storage::cache::BatchCache;
 use crate::storage::disk::{Disk, DiskSync};
 use crate::storage::error::{StorageError, write_error};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
+use crate::storage::log_end::LogEnd;
 use crate::storage::near_end::count_near_end;
 use crate::storage::segment::{self, BatchEntry, Link, Segment};
 
@@ -281,6 +282,16 @@ impl Log {
             active.durable_bytes = active.durable_bytes.max(target.length_bytes);
         }
         Ok(Some(target.log_end))
+    }
+
+    /// What can be told of an end that the log has, or is about to be cut to.
+    pub(crate) fn end_at(&self, end_offset: Offset) -> LogEnd {
+        let last = self.entry_up_to(end_offset);
+        let last = last.filter(|last| last.end_offset == end_offset);
+        LogEnd {
+            end_offset,
+            last_crc: last.map(|last| last.crc),
+        }
     }
 
     pub(crate) fn seal<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {

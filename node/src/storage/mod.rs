@@ -2,8 +2,8 @@
 //! Never decides what is written; the protocol core does.
 //!
 //! A data directory holds `meta.properties` (whose directory it is), `quorum-state` (epoch, leader,
-//! vote), the log as segments `<base offset>.log`, snapshots `<end offset>-<epoch>.checkpoint`, and
-//! `log-start` once the log has lost its beginning to a snapshot. What a segment looks like, and how
+//! vote), the log as segments `<base offset>.log`, snapshots `<end offset>-<epoch>.checkpoint`,
+//! `log-start` once the log has lost its beginning to a snapshot, and `log-end` once there was a quiet moment. What a segment looks like, and how
 //! recovery tells a torn tail from damage, is described in [`frame`] and [`recovery`]; what a
 //! snapshot looks like in [`checkpoint`].
 //!
@@ -25,6 +25,7 @@ pub mod format;
 pub mod frame;
 pub mod injected_faults;
 mod log;
+pub mod log_end;
 pub mod log_start;
 pub mod meta;
 mod near_end;
@@ -55,6 +56,7 @@ use crate::raft::{QuorumState, Recovered};
 
 use log::Log;
 pub use log::{LogSync, LogSynced};
+use log_end::LogEnd;
 use snapshot_recovery::Snapshots;
 
 /// Sizes that storage works with.
@@ -67,6 +69,9 @@ pub struct StorageOptions {
     pub cache_bytes: u64,
     /// Whether recovery checks the checksums of batches. Anything but yes is a deliberate mistake.
     pub verify_checksums: bool,
+    /// Whether a log is refused beside which there is no quorum-state file. Anything but yes is a
+    /// deliberate mistake, or a test of the log alone.
+    pub require_quorum_state: bool,
     /// Whether the content of a snapshot is durable before its name is. Anything but yes is a
     /// deliberate mistake.
     pub sync_snapshots: bool,
@@ -81,6 +86,7 @@ impl Default for StorageOptions {
             segment_bytes: 64 * 1024 * 1024,
             cache_bytes: 16 * 1024 * 1024,
             verify_checksums: true,
+            require_quorum_state: true,
             sync_snapshots: true,
             accept_parts: false,
         }
@@ -99,6 +105,8 @@ pub struct Storage<D> {
     directory_id: Option<DirectoryId>,
     sync_snapshots: bool,
     voters_from: VotersFrom,
+    /// What the `log-end` file says.
+    known_end: Option<LogEnd>,
     stopped: bool,
 }
 
@@ -137,6 +145,7 @@ impl<D: Disk> Storage<D> {
             directory_id: found.directory_id,
             sync_snapshots: options.sync_snapshots,
             voters_from: found.voters_from,
+            known_end: found.known_end,
             stopped: false,
         };
         if let Some(snapshot) = found.reset_to {
@@ -191,6 +200,13 @@ impl<D: Disk> Storage<D> {
     /// # Panics
     /// If `log_end` is outside the log or inside a batch.
     pub fn truncate(&mut self, log_end: Offset) -> Result<(), StorageError> {
+        if self
+            .known_end
+            .is_some_and(|known| known.end_offset > log_end)
+        {
+            // Before the cut: after a crash between the two the log may only be longer than known.
+            self.note_end(self.log.end_at(log_end))?;
+        }
         self.change(|log, disk| log.truncate(disk, log_end))
     }
 
@@ -249,14 +265,26 @@ impl<D: Disk> Storage<D> {
     }
 
     /// Makes the log durable and leaves a durable witness that it was. Without one, damage to the
-    /// batches of the last sync looks like a torn write at the next start and is cut off. Costs one
-    /// more sync, so it is meant for idle moments and for a clean stop; free when the log did not
+    /// batches of the last sync looks like a torn write at the next start and is cut off, and so does a
+    /// file that lost its end. Costs two more syncs, so it is meant for idle moments and for a clean stop; free when the log did not
     /// grow since the last call.
     ///
     /// # Errors
     /// If the disk fails; that is fatal.
     pub fn seal(&mut self) -> Result<(), StorageError> {
-        self.change(Log::seal)
+        self.change(Log::seal)?;
+        let end = self.log.end_at(self.log.log_end());
+        // A log without batches has nothing to lose.
+        if end.last_crc.is_none() || self.known_end == Some(end) {
+            return Ok(());
+        }
+        self.note_end(end)
+    }
+
+    fn note_end(&mut self, end: LogEnd) -> Result<(), StorageError> {
+        self.change(|_, disk| log_end::write(disk, end))?;
+        self.known_end = Some(end);
+        Ok(())
     }
 
     /// Whole batches from the one that holds `from`, up to `max_bytes` but at least one; none where

@@ -16,10 +16,14 @@
 //!
 //! Everything else is damage and refused: cutting the log there could undo what was promised.
 //!
+//! So is a log without a quorum-state file: it was written in some epoch, in which this replica may have
+//! voted, and could then vote again.
+//!
 //! Limits. Damage to the very last write, the one that no later frame witnesses, looks like a torn
-//! write; [`Storage::seal`](crate::storage::Storage::seal) closes that gap when a node is idle. A
-//! file that lost whole batches at its end, and a directory that was replaced by an old copy of
-//! itself, look like a log that never got further. Where a log does not start at 0, nothing tells
+//! write, and a file that lost whole batches at its end like a log that never got further;
+//! [`Storage::seal`](crate::storage::Storage::seal) closes both gaps when a node is idle, and when it stops in
+//! an orderly way. A directory that was replaced by an old copy of itself looks like one that never got
+//! further. Where a log does not start at 0, nothing tells
 //! which batch came before its first segment, so an old version of the beginning of that segment is
 //! noticed only by what follows it.
 //!
@@ -28,10 +32,11 @@
 use crate::ids::{DirectoryId, Offset, SnapshotId};
 use crate::raft::QuorumState;
 use crate::storage::StorageOptions;
-use crate::storage::checkpoint::PART_SUFFIX;
+use crate::storage::checkpoint::{self, PART_SUFFIX};
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, read_error, write_error};
 use crate::storage::format::initialise;
+use crate::storage::log_end::{self, LogEnd};
 use crate::storage::log_start;
 use crate::storage::meta::{self, Identity, Meta, VotersFrom};
 use crate::storage::quorum_state;
@@ -52,6 +57,8 @@ pub(crate) struct Found {
     pub(crate) snapshots: Snapshots,
     /// The log has to be dropped for this snapshot before it is used.
     pub(crate) reset_to: Option<SnapshotId>,
+    /// How far the log is known to have gone once.
+    pub(crate) known_end: Option<LogEnd>,
     pub(crate) truncated_bytes: u64,
 }
 
@@ -93,6 +100,13 @@ pub(crate) fn recover<D: Disk>(
     let verify_checksums = options.verify_checksums;
     let mut plan = inspect_log(disk, &names, log_start.end_offset, verify_checksums)?;
     let reset_to = check_log(&plan.segments, log_start, &snapshots)?;
+    if options.require_quorum_state && quorum_state.is_none() {
+        check_never_voted(&plan.segments, &snapshots)?;
+    }
+    let known_end = log_end::read(disk)?;
+    if let Some(known_end) = known_end.filter(|_| verify_checksums) {
+        log_end::check(known_end, &plan.segments, log_start, reset_to)?;
+    }
     plan.remove
         .extend(snapshot_recovery::outdated(&names, log_start));
     plan.remove.extend(
@@ -113,8 +127,26 @@ pub(crate) fn recover<D: Disk>(
         segments: plan.segments,
         snapshots,
         reset_to,
+        known_end,
         truncated_bytes: plan.truncated_bytes,
     })
+}
+
+/// Whoever has records has been in the epoch in which they came, and may have voted in it or later.
+fn check_never_voted(segments: &[Segment], snapshots: &Snapshots) -> Result<(), OpenError> {
+    let has_batches = segments.iter().find(|segment| !segment.entries.is_empty());
+    let batches = has_batches.map(|segment| segment.file.clone());
+    let fetched = snapshots.keys().find(|id| **id != SnapshotId::BOOTSTRAP);
+    match batches.or(fetched.map(|id| checkpoint::file_name(*id))) {
+        None => Ok(()),
+        Some(witness) => Err(OpenError::Missing {
+            file: quorum_state::FILE.to_owned(),
+            reason: format!(
+                "{witness} next to it shows that this replica has been in an epoch, in which it may have \
+                 voted, and without the file it could vote a second time"
+            ),
+        }),
+    }
 }
 
 /// Without `meta.properties` the directory must hold nothing that a replica wrote.

@@ -13,6 +13,7 @@ use crate::raft::StoredSnapshot;
 use crate::storage::checkpoint::{SnapshotHeader, SnapshotReader, file_name};
 use crate::storage::checkpoint_writer::{SnapshotDownload, SnapshotWriter};
 use crate::storage::error::write_error;
+use crate::storage::log_end::{self, LogEnd};
 use crate::storage::snapshot_recovery::SnapshotFile;
 use crate::storage::{Disk, Storage, StorageError, VotersFrom, log_start};
 
@@ -358,11 +359,20 @@ impl<D: Disk> Storage<D> {
             self.log_start()
         );
         let outdated = self.outdated(id);
+        let forgets_end = self.known_end.is_some();
+        let end = LogEnd {
+            end_offset: id.end_offset,
+            last_crc: None,
+        };
         self.change(|log, disk| {
             log_start::write(disk, id)?;
+            if forgets_end {
+                log_end::write(disk, end)?;
+            }
             log.reset(disk, id)?;
             remove_snapshots(disk, &outdated)
         })?;
+        self.known_end = forgets_end.then_some(end);
         self.snapshots.retain(|other, _| *other == id);
         Ok(())
     }

@@ -197,7 +197,15 @@ fn fetches_of_other_epochs_and_replicas_that_lead_nothing_are_refused() {
     solo.step(Input::Shutdown);
     assert_eq!(
         error(&mut solo, &|_| {}),
-        Some(ErrorCode::NotLeaderOrFollower)
+        Some(ErrorCode::BrokerNotAvailable),
+        "it led until then"
+    );
+    let mut follower = Solo::start(crate::solo::configuration(3, None), Recovered::default()).0;
+    follower.step(Input::Shutdown);
+    assert_eq!(
+        error(&mut follower, &|_| {}),
+        Some(ErrorCode::NotLeaderOrFollower),
+        "it never did"
     );
 }
 

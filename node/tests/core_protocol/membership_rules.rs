@@ -455,6 +455,16 @@ fn whoever_waits_for_a_change_hears_that_the_leader_stepped_down() {
         "{}",
         response.message
     );
+    // Whoever comes now asks a node that stops.
+    for answered in [
+        leader.add(5),
+        leader.remove(key(3)),
+        leader.update(voter(2)),
+    ] {
+        let (error, message) = refusal(&answered);
+        assert_eq!(error, ErrorCode::BrokerNotAvailable);
+        assert!(message.contains("shutting down"), "{message}");
+    }
 
     let mut leader = Changing::leading(&[1, 2, 3], None);
     leader.acknowledge(4);

@@ -170,7 +170,7 @@ fn fetches_of_snapshots_are_checked_in_order() {
     solo.step(Input::Shutdown);
     assert_eq!(
         error(&mut solo, &|request| request.snapshot_id = id(15, 5)),
-        ErrorCode::NotLeaderOrFollower
+        ErrorCode::BrokerNotAvailable
     );
 }
 

@@ -13,7 +13,7 @@ use crate::machine::{MAX_COMMAND_BYTES, Machine, Outcome};
 pub const MAX_SNAPSHOT_RECORD_BYTES: usize = MAX_COMMAND_BYTES;
 
 /// Version of the layout.
-pub(super) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// First byte of a record that ends its entry.
 pub(super) const ENDS: u8 = 0;

@@ -13,6 +13,6 @@ mod loader;
 #[cfg(test)]
 mod tests;
 
-pub use entry::MAX_SNAPSHOT_RECORD_BYTES;
+pub use entry::{MAX_SNAPSHOT_RECORD_BYTES, VERSION as RECORD_VERSION};
 pub use frozen::FrozenMachine;
 pub use loader::{MachineLoader, SnapshotFault, SnapshotRecordError};

@@ -7,7 +7,7 @@ use super::RoleState;
 use crate::batch::Batch;
 use crate::control_record::ControlRecord;
 use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
-use crate::message::{BeginQuorumEpochRequest, FetchRequest, Request};
+use crate::message::{BeginQuorumEpochRequest, ErrorCode, FetchRequest, Request};
 use crate::mutants::Bug;
 use crate::raft::high_watermark::{self, EpochStartRule};
 use crate::raft::log_view::Comparison;
@@ -250,7 +250,11 @@ impl Replica {
                 self.reply_fetch(parked.ticket, &parked.request, Comparison::Agrees);
                 continue;
             }
-            let error = self.fetch_error(&parked.request);
+            let error = match self.fetch_error(&parked.request) {
+                // It came while this was the leader, and is told that it is not any more.
+                ErrorCode::BrokerNotAvailable => ErrorCode::NotLeaderOrFollower,
+                error => error,
+            };
             self.reply_fetch_error(parked.ticket, error);
         }
     }

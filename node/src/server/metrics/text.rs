@@ -7,9 +7,10 @@
 use std::fmt::{self, Write};
 
 use crate::ids::DirectoryId;
-use crate::node_loop::{DiskDescription, StateDescription};
+use crate::node_loop::{DiskDescription, LoaderDescription, StateDescription};
 use crate::raft::{QuorumDescription, Role};
 
+use super::controller::{self, Operations};
 use super::{Counted, Latency};
 
 /// Media type of the text format.
@@ -51,9 +52,32 @@ pub(crate) struct LastApplied {
     pub(crate) now_ms: i64,
 }
 
+impl LastApplied {
+    pub(super) fn timestamp(self) -> Number {
+        Number::Whole(self.timestamp_ms.unwrap_or(-1))
+    }
+
+    pub(super) fn lag_ms(self) -> Number {
+        let lag_ms = |timestamp_ms| self.now_ms.saturating_sub(timestamp_ms).max(0);
+        Number::Whole(self.timestamp_ms.map_or(-1, lag_ms))
+    }
+}
+
+/// What is shown of a node at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Described<'a> {
+    pub(crate) quorum: &'a QuorumDescription,
+    pub(crate) state: StateDescription,
+    pub(crate) disk: DiskDescription,
+    pub(crate) loader: LoaderDescription,
+    pub(crate) last_applied: LastApplied,
+    pub(crate) operations: Operations,
+    pub(crate) counted: &'a Counted,
+}
+
 /// A metric's value; numbers that are not known are -1, durations `NaN`, as in Kafka.
 #[derive(Debug, Clone, Copy)]
-enum Number {
+pub(super) enum Number {
     Whole(i64),
     Count(u64),
     Milliseconds { ns: u64, per: u64 },
@@ -77,13 +101,16 @@ impl fmt::Display for Number {
 }
 
 /// All metrics in the text format of Prometheus.
-pub(crate) fn render(
-    quorum: &QuorumDescription,
-    state: StateDescription,
-    disk: DiskDescription,
-    last_applied: LastApplied,
-    counted: &Counted,
-) -> String {
+pub(crate) fn render(described: Described<'_>) -> String {
+    let Described {
+        quorum,
+        state,
+        disk,
+        loader,
+        last_applied,
+        operations,
+        counted,
+    } = described;
     let mut text = String::new();
     let name = "kafka_server_raft_metrics_current_state";
     head(&mut text, name, "gauge", "1 for the state the node is in.");
@@ -102,11 +129,18 @@ pub(crate) fn render(
     gauges.extend(of_latencies(counted));
     gauges.extend(of_state(state, disk, counted));
     gauges.extend(of_last_applied(last_applied));
+    gauges.extend(controller::gauges(
+        quorum,
+        state,
+        loader,
+        last_applied,
+        counted,
+    ));
     for (name, help, number) in gauges {
         head(&mut text, name, "gauge", help);
         let _ = writeln!(text, "{name} {number}");
     }
-    for (name, help, count) in [
+    let counters = [
         (
             "kafka_server_raft_metrics_append_records_total",
             "Records appended as the leader since the start.",
@@ -117,9 +151,16 @@ pub(crate) fn render(
             "Records fetched from leaders since the start.",
             counted.fetched_record_count,
         ),
-    ] {
+    ];
+    let of_controller = controller::counters(loader, operations, counted);
+    for (name, help, count) in counters.into_iter().chain(of_controller) {
         head(&mut text, name, "counter", help);
         let _ = writeln!(text, "{name} {}", Number::Count(count));
+    }
+    for (name, help, latency) in controller::summaries(counted) {
+        head(&mut text, name, "summary", help);
+        let sum_ms = latency.sum_ns as f64 / 1_000_000.0;
+        let _ = writeln!(text, "{name}_sum {sum_ms}\n{name}_count {}", latency.count);
     }
     text
 }
@@ -129,7 +170,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 /// Name, help and value.
-type Gauge = (&'static str, &'static str, Number);
+pub(super) type Gauge = (&'static str, &'static str, Number);
 
 fn of_quorum(quorum: &QuorumDescription) -> Vec<Gauge> {
     let whole = |number: Option<i64>| Number::Whole(number.unwrap_or(-1));
@@ -169,6 +210,11 @@ fn of_quorum(quorum: &QuorumDescription) -> Vec<Gauge> {
             "kafka_server_raft_metrics_number_of_voters",
             "How many voters there are.",
             Number::Count(quorum.voters.len() as u64),
+        ),
+        (
+            "kafka_server_raft_metrics_number_unknown_voter_connections",
+            "Always 0: every voter has an address as soon as it is known.",
+            Number::Count(0),
         ),
     ]
 }
@@ -225,10 +271,7 @@ fn of_latencies(counted: &Counted) -> [Gauge; 5] {
         (
             "kafka_server_raft_metrics_poll_idle_ratio_avg",
             "Part of the time in which the node's loop had nothing to do, since the start.",
-            Number::Ratio {
-                part: counted.waited_ns,
-                whole: counted.running_ns,
-            },
+            counted.idle_ratio(),
         ),
     ]
 }
@@ -264,17 +307,16 @@ fn of_state(state: StateDescription, disk: DiskDescription, counted: &Counted) -
 }
 
 fn of_last_applied(last: LastApplied) -> [Gauge; 2] {
-    let lag_ms = |timestamp_ms| last.now_ms.saturating_sub(timestamp_ms).max(0);
     [
         (
             "kafka_server_broker_metadata_metrics_last_applied_record_timestamp",
             "When the last applied record was proposed, in milliseconds since 1970; -1 when not known.",
-            Number::Whole(last.timestamp_ms.unwrap_or(-1)),
+            last.timestamp(),
         ),
         (
             "kafka_server_broker_metadata_metrics_last_applied_record_lag_ms",
             "Milliseconds since the last applied record was proposed, -1 when not known.",
-            Number::Whole(last.timestamp_ms.map_or(-1, lag_ms)),
+            last.lag_ms(),
         ),
     ]
 }
@@ -341,7 +383,24 @@ mod tests {
             timestamp_ms: Some(1_700_000_000_000),
             now_ms: 1_700_000_000_250,
         };
-        render(&quorum, state, disk, last_applied, counted)
+        let loader = LoaderDescription {
+            loaded_count: 2,
+            refused_count: 1,
+            ignores_configured_voters: true,
+        };
+        let operations = Operations {
+            started_count: 9,
+            timed_out_count: 3,
+        };
+        render(Described {
+            quorum: &quorum,
+            state,
+            disk,
+            loader,
+            last_applied,
+            operations,
+            counted,
+        })
     }
 
     /// Name of a sample, if the line is one; the grammar of the text format, as far as it is used.
@@ -367,6 +426,7 @@ mod tests {
     #[test]
     fn every_line_is_what_prometheus_reads() {
         let mut announced = String::new();
+        let mut is_summary = false;
         let mut helped = Vec::new();
         for line in rendered_as(Role::Leader, &Counted::default()).lines() {
             if let Some(help) = line.strip_prefix("# HELP ") {
@@ -378,14 +438,22 @@ mod tests {
                 helped.push(name.to_owned());
             } else if let Some(kind) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = kind.split_once(' ').unwrap();
-                assert!(["gauge", "counter"].contains(&kind), "{line}");
+                assert!(["gauge", "counter", "summary"].contains(&kind), "{line}");
                 assert_eq!(helped.last().map(String::as_str), Some(name));
                 name.clone_into(&mut announced);
+                is_summary = kind == "summary";
             } else {
-                assert_eq!(name_in(line), Some(announced.as_str()), "{line}");
+                let name = name_in(line).unwrap();
+                let end = name.strip_prefix(announced.as_str()).unwrap();
+                let ends = if is_summary {
+                    &["_sum", "_count"][..]
+                } else {
+                    &[""]
+                };
+                assert!(ends.contains(&end), "{line}");
             }
         }
-        assert_eq!(helped.len(), 25);
+        assert_eq!(helped.len(), 54);
     }
 
     #[test]
@@ -396,6 +464,9 @@ mod tests {
             snapshot_age_ns: 1_500_000_000,
             waited_ns: 3,
             running_ns: 4,
+            round_count: 2,
+            queued: latency(&[2, 3]),
+            seen_leader_count: 5,
             ..Counted::default()
         };
         let text = rendered(&counted);
@@ -424,6 +495,26 @@ mod tests {
             "kafka_server_snapshot_emitter_latest_snapshot_generated_age_ms 1500",
             "kafka_log_log_log_start_offset 2",
             "kafka_log_log_size 512",
+            "kafka_server_raft_metrics_number_unknown_voter_connections 0",
+            "kafka_controller_kafka_controller_active_controller_count 0",
+            "kafka_controller_kafka_controller_last_applied_record_offset 6",
+            "kafka_controller_kafka_controller_last_applied_record_timestamp 1700000000000",
+            "kafka_controller_kafka_controller_last_applied_record_lag_ms 250",
+            "kafka_controller_kafka_controller_last_committed_record_offset 6",
+            "kafka_controller_kafka_controller_ignored_static_voters 1",
+            "kafka_controller_kafka_controller_event_queue_operations_started_count 9",
+            "kafka_controller_kafka_controller_event_queue_operations_timed_out_count 3",
+            "kafka_controller_kafka_controller_new_active_controllers_count 5",
+            "kafka_controller_kafka_controller_metadata_error_count 1",
+            "kafka_controller_controller_event_manager_avg_idle_ratio 0.75",
+            "kafka_controller_controller_event_manager_event_queue_time_ms_sum 5",
+            "kafka_controller_controller_event_manager_event_queue_time_ms_count 2",
+            "kafka_controller_controller_event_manager_event_queue_processing_time_ms_count 2",
+            "kafka_server_broker_metadata_metrics_metadata_load_error_count 1",
+            "kafka_server_broker_metadata_metrics_metadata_apply_error_count 0",
+            "kafka_server_metadata_loader_handle_load_snapshot_count 2",
+            "kafka_server_metadata_loader_current_controller_id -1",
+            "kafka_server_metadata_loader_current_metadata_version 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
@@ -435,6 +526,7 @@ mod tests {
         for line in [
             "kafka_server_raft_metrics_number_of_observers 1",
             "kafka_server_raft_metrics_uncommitted_voter_change 1",
+            "kafka_controller_kafka_controller_active_controller_count 1",
         ] {
             assert!(leader.lines().any(|found| found == line), "{leader}");
         }
@@ -466,7 +558,7 @@ mod tests {
     }
 
     /// Domain and type of Kafka's MBeans, and their metrics that a node has.
-    const KAFKAS: [(&str, &str, &[&str]); 4] = [
+    const KAFKAS: [(&str, &str, &[&str]); 8] = [
         (
             "kafka.server",
             "raft-metrics",
@@ -480,6 +572,7 @@ mod tests {
                 "log-end-offset",
                 "log-end-epoch",
                 "number-of-voters",
+                "number-unknown-voter-connections",
                 "number-of-observers",
                 "uncommitted-voter-change",
                 "commit-latency-avg",
@@ -498,6 +591,58 @@ mod tests {
                 "last-applied-record-offset",
                 "last-applied-record-timestamp",
                 "last-applied-record-lag-ms",
+                "metadata-load-error-count",
+                "metadata-apply-error-count",
+            ],
+        ),
+        (
+            "kafka.controller",
+            "KafkaController",
+            &[
+                "ActiveControllerCount",
+                "LastAppliedRecordOffset",
+                "LastAppliedRecordTimestamp",
+                "LastAppliedRecordLagMs",
+                "LastCommittedRecordOffset",
+                "TimedOutBrokerHeartbeatCount",
+                "EventQueueOperationsStartedCount",
+                "EventQueueOperationsTimedOutCount",
+                "NewActiveControllersCount",
+                "FencedBrokerCount",
+                "ActiveBrokerCount",
+                "ControlledShutdownBrokerCount",
+                "GlobalTopicCount",
+                "GlobalPartitionCount",
+                "OfflinePartitionsCount",
+                "PreferredReplicaImbalanceCount",
+                "MetadataErrorCount",
+                "IgnoredStaticVoters",
+            ],
+        ),
+        (
+            "kafka.controller",
+            "ControllerEventManager",
+            &[
+                "EventQueueTimeMs",
+                "EventQueueProcessingTimeMs",
+                "AvgIdleRatio",
+            ],
+        ),
+        (
+            "kafka.controller",
+            "ControllerStats",
+            &[
+                "UncleanLeaderElectionsPerSec",
+                "ElectionFromEligibleLeaderReplicasPerSec",
+            ],
+        ),
+        (
+            "kafka.server",
+            "MetadataLoader",
+            &[
+                "CurrentMetadataVersion",
+                "HandleLoadSnapshotCount",
+                "CurrentControllerId",
             ],
         ),
         (
@@ -523,7 +668,12 @@ mod tests {
                     _ => plain.push(character),
                 }
             }
-            plain.replace("_rate", "_total")
+            // A ratio is no rate.
+            let plain = plain.replace("_per_sec", "_total");
+            match plain.strip_suffix("_rate") {
+                Some(plain) => format!("{plain}_total"),
+                None => plain,
+            }
         };
         let mut kafkas = Vec::new();
         for (domain, kind, names) in KAFKAS {

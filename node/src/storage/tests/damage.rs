@@ -274,3 +274,95 @@ fn temporary_files_are_removed() {
     assert_eq!(storage.log_end(), Offset(12));
     assert_eq!(found.quorum_state.map(|state| state.epoch), Some(Epoch(0)));
 }
+
+#[test]
+fn a_sealed_log_that_lost_its_end_is_refused() {
+    let image = long_log(true);
+    let last = image.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    let sealed_bytes = image[last].len() - FRAME_BYTES;
+    for length in 0..sealed_bytes {
+        let cut = image[last][..length].to_vec();
+        let error = refused(&with(&image, last, cut), &format!("cut at {length}"));
+        let text = error.to_string();
+        assert!(
+            text.contains("log-end says") || text.contains("goes on there"),
+            "{text}"
+        );
+    }
+    for length in sealed_bytes..image[last].len() {
+        let cut = image[last][..length].to_vec();
+        assert_eq!(recovered(&with(&image, last, cut), "seal").len(), 12);
+    }
+    // Without the file nobody knows.
+    let mut unknown = with(&image, last, Vec::new());
+    unknown.remove("log-end");
+    assert!(recovered(&unknown, "no log-end").len() < 12);
+}
+
+#[test]
+fn an_old_log_in_place_of_a_sealed_one_is_refused() {
+    let sealed = |epoch| {
+        let disk = CrashDisk::default();
+        let (mut storage, _) = open(&disk).unwrap();
+        for offset in 0..3 {
+            storage.append(&batch(offset, epoch, 1, 50)).unwrap();
+        }
+        storage.seal().unwrap();
+        disk.durable_image()
+    };
+    let (old, new) = (sealed(1), sealed(2));
+    let log = old[&first_segment()].clone();
+    let error = refused(&with(&new, &first_segment(), log), "an old log");
+    assert!(error.to_string().contains("older version"), "{error}");
+}
+
+#[test]
+fn a_damaged_log_end_is_refused() {
+    let image = long_log(true);
+    for at in 0..image["log-end"].len() {
+        refused(&flipped(&image, "log-end", at), &format!("byte {at}"));
+    }
+}
+
+#[test]
+fn a_cut_or_a_newer_snapshot_takes_back_what_was_known_of_the_end() {
+    let disk = CrashDisk::from_image(&long_log(true));
+    let (mut storage, _) = open(&disk).unwrap();
+    storage.truncate(Offset(5)).unwrap();
+    let image = disk.durable_image();
+    assert_eq!(recovered(&image, "cut").len(), 5);
+    let (file, length) = image
+        .iter()
+        .rfind(|(name, bytes)| name.ends_with(".log") && !bytes.is_empty())
+        .map(|(name, bytes)| (name.clone(), bytes.len()))
+        .unwrap();
+    let shorter = image[&file][..length - 1].to_vec();
+    refused(&with(&image, &file, shorter), "cut again");
+}
+
+/// As a node opens it.
+fn refused_without_votes(image: &Image) -> Option<String> {
+    let disk = CrashDisk::from_image(image);
+    let options = StorageOptions {
+        require_quorum_state: true,
+        ..super::OPTIONS
+    };
+    let error = Storage::open(disk.clone(), &identity(), options).err()?;
+    assert_eq!(disk.journal(), [""; 0]);
+    Some(error.to_string())
+}
+
+#[test]
+fn a_log_without_the_votes_of_its_replica_is_refused() {
+    let mut image = long_log(false);
+    assert_eq!(refused_without_votes(&image), None);
+    image.remove("quorum-state");
+    let text = refused_without_votes(&image).unwrap();
+    assert!(text.contains("quorum-state is missing"), "{text}");
+    assert!(text.contains("vote a second time"), "{text}");
+    assert!(text.contains("replace this replica"), "{text}");
+    // There was no epoch yet.
+    image.retain(|name, _| !name.ends_with(".log"));
+    image.insert(first_segment(), Vec::new());
+    assert_eq!(refused_without_votes(&image), None);
+}

@@ -83,7 +83,11 @@ fn a_sync_without_appends_does_not_reach_the_disk() {
     assert_eq!(disk.journal().len(), before);
     storage.seal().unwrap();
     let sealed = disk.journal().len();
-    assert_eq!(sealed, before + 2, "one write and one sync");
+    assert_eq!(
+        sealed,
+        before + 6,
+        "the seal, and the file that tells of it"
+    );
     storage.seal().unwrap();
     storage.sync().unwrap();
     assert_eq!(disk.journal().len(), sealed);
@@ -214,7 +218,7 @@ fn a_killed_process_on_a_write_behind_disk_keeps_what_was_synced() {
     let open = || {
         let disk: Box<dyn Disk> =
             Box::new(WriteBehindDisk::new(DirectoryDisk::open(directory.path()).unwrap()).unwrap());
-        Storage::open(disk, &identity(), StorageOptions::default()).unwrap()
+        Storage::open(disk, &identity(), super::OPTIONS).unwrap()
     };
     let (mut storage, recovered) = open();
     assert_eq!(recovered, crate::raft::Recovered::default());

@@ -28,6 +28,7 @@ const OPTIONS: StorageOptions = StorageOptions {
     segment_bytes: 2000,
     cache_bytes: 500,
     verify_checksums: true,
+    require_quorum_state: false,
     sync_snapshots: true,
     accept_parts: false,
 };

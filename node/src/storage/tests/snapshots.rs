@@ -8,9 +8,7 @@ use crate::batch::Batch;
 use crate::control_record::ControlRecord;
 use crate::ids::{DirectoryId, Epoch, NodeId, Offset, SnapshotId};
 use crate::raft::{EpochStart, RecordedVoters};
-use crate::storage::{
-    DirectoryDisk, Disk, SnapshotHeader, Storage, StorageError, StorageOptions, WriteBehindDisk,
-};
+use crate::storage::{DirectoryDisk, Disk, SnapshotHeader, Storage, StorageError, WriteBehindDisk};
 
 /// Batches at 0, 1, 2, ... of epochs 1, 1, 1, 2, 2, 2, ..., three to a segment.
 fn filled(count: i64) -> (CrashDisk, Storage<CrashDisk>) {
@@ -419,7 +417,7 @@ fn a_killed_process_on_a_write_behind_disk_keeps_complete_snapshots_only() {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
         let disk = WriteBehindDisk::new(DirectoryDisk::open(directory.path()).unwrap()).unwrap();
-        let options = StorageOptions::default();
+        let options = super::OPTIONS;
         Storage::open(disk, &identity(), options).unwrap().0
     };
     let mut storage = open();

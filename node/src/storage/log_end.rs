@@ -1,0 +1,182 @@
+//! Owns the `log-end` file: how far the log was durable once, told outside of the log.
+//! Never says how far the log really goes; it may go further.
+//!
+//! Frames bear witness to what is before them, so nothing in a log tells of an end that was lost: a file that
+//! was cut off, or emptied, looks like one that never got further. This file does. It is replaced when the log
+//! is sealed, that is in quiet moments and at a clean stop (compare Kafka's `.kafka_cleanshutdown`), and before
+//! the log is cut below what it says. One line: version, end offset, checksum of the last batch where it is
+//! known, and a checksum over all that.
+
+use crate::ids::{Offset, SnapshotId};
+use crate::storage::disk::{Disk, read_whole};
+use crate::storage::error::{OpenError, StorageError, read_error};
+use crate::storage::quorum_state::replace;
+use crate::storage::segment::{Segment, entry_up_to, file_name};
+
+/// Name of the file.
+pub const FILE: &str = "log-end";
+/// What the file is called until it is complete.
+const TEMPORARY_FILE: &str = "log-end.tmp";
+
+const VERSION: u32 = 1;
+
+/// What is written for a checksum that is not known.
+const UNKNOWN: &str = "-";
+
+/// An end that the log had once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) end_offset: Offset,
+    /// Of the batch that ends there; `None` where a snapshot is all that is before.
+    pub(crate) last_crc: Option<u32>,
+}
+
+/// Replaces the file. Durable on return.
+pub(crate) fn write<D: Disk>(disk: &mut D, end: LogEnd) -> Result<(), StorageError> {
+    replace(disk, FILE, TEMPORARY_FILE, encode(end).as_bytes())
+}
+
+/// Reads the file; `None` where there is none.
+pub(crate) fn read<D: Disk>(disk: &D) -> Result<Option<LogEnd>, OpenError> {
+    let bytes = read_whole(disk, FILE).map_err(read_error("read", FILE))?;
+    bytes.map(|bytes| decode(&bytes)).transpose()
+}
+
+/// Refuses a log that does not go as far as it did.
+pub(crate) fn check(
+    end: LogEnd,
+    segments: &[Segment],
+    log_start: SnapshotId,
+    reset_to: Option<SnapshotId>,
+) -> Result<(), OpenError> {
+    let log_end = segments
+        .last()
+        .map_or(log_start.end_offset, Segment::end_offset);
+    if let Some(snapshot) = reset_to
+        && snapshot.end_offset >= end.end_offset
+    {
+        // All of it is in the snapshot, and the log is dropped anyway.
+        return Ok(());
+    }
+    if log_end < end.end_offset {
+        let last = segments.iter().rfind(|segment| !segment.entries.is_empty());
+        let last = last.or(segments.last());
+        return Err(OpenError::Damaged {
+            file: last.map_or_else(|| file_name(log_start.end_offset), |it| it.file.clone()),
+            position_bytes: last.map_or(0, |it| it.length_bytes),
+            expected: format!(
+                "the batch with base offset {log_end}: {FILE} says that everything below offset {} was \
+                 durable",
+                end.end_offset
+            ),
+            found: "the end of the log".to_owned(),
+        });
+    }
+    let last = entry_up_to(segments, end.end_offset);
+    let Some((last, last_crc)) = last.zip(end.last_crc) else {
+        return Ok(());
+    };
+    if end.end_offset <= log_start.end_offset
+        || (last.end_offset, last.crc) == (end.end_offset, last_crc)
+    {
+        return Ok(());
+    }
+    let segment = segments
+        .iter()
+        .rfind(|segment| segment.base_offset <= last.base_offset);
+    Err(OpenError::Damaged {
+        file: segment.map_or_else(String::new, |segment| segment.file.clone()),
+        position_bytes: last.position_bytes,
+        expected: format!(
+            "a batch with checksum {last_crc:08x} that ends at offset {}, as {FILE} says",
+            end.end_offset
+        ),
+        found: format!(
+            "one with checksum {:08x} that ends at offset {}: one of the two is an older version",
+            last.crc, last.end_offset
+        ),
+    })
+}
+
+fn encode(end: LogEnd) -> String {
+    let last_crc = end.last_crc;
+    let last_crc = last_crc.map_or_else(|| UNKNOWN.to_owned(), |crc| format!("{crc:08x}"));
+    let line = format!("{VERSION} {} {last_crc}", end.end_offset);
+    format!("{line} {:08x}\n", crc32c::crc32c(line.as_bytes()))
+}
+
+fn decode(bytes: &[u8]) -> Result<LogEnd, OpenError> {
+    let text = String::from_utf8_lossy(bytes);
+    let words: Vec<&str> = text.split(' ').collect();
+    let version = words[0];
+    if version != VERSION.to_string() && version.parse::<u32>().is_ok() {
+        return Err(OpenError::Version {
+            file: FILE,
+            field: "version",
+            found: version.to_owned(),
+            known: VERSION,
+        });
+    }
+    let parsed = match words[..] {
+        [_, end_offset, last_crc, _] => end_offset.parse().ok().map(|end_offset| LogEnd {
+            end_offset: Offset(end_offset),
+            last_crc: u32::from_str_radix(last_crc, 16).ok(),
+        }),
+        _ => None,
+    };
+    // There is one way to write an end, so every other text was not written here.
+    parsed
+        .filter(|end| encode(*end).as_bytes() == bytes)
+        .ok_or_else(|| OpenError::Damaged {
+            file: FILE.to_owned(),
+            position_bytes: 0,
+            expected: "a version, an offset and two matching checksums".to_owned(),
+            found: format!("{:?}", text.trim_end()),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDS: [LogEnd; 2] = [
+        LogEnd {
+            end_offset: Offset(9_900),
+            last_crc: Some(0x0123_abcd),
+        },
+        LogEnd {
+            end_offset: Offset(7),
+            last_crc: None,
+        },
+    ];
+
+    #[test]
+    fn ends_come_back() {
+        assert!(encode(ENDS[0]).starts_with("1 9900 0123abcd "));
+        assert!(encode(ENDS[1]).starts_with("1 7 - "));
+        for end in ENDS {
+            assert_eq!(decode(encode(end).as_bytes()).unwrap(), end);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_refused() {
+        for end in ENDS {
+            let bytes = encode(end).into_bytes();
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
+            }
+            for length in 0..bytes.len() {
+                assert!(decode(&bytes[..length]).is_err(), "length {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_is_named() {
+        let refused = decode(encode(ENDS[0]).replacen('1', "2", 1).as_bytes()).unwrap_err();
+        assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
+    }
+}
