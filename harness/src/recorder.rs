@@ -38,7 +38,12 @@ pub struct Recorder {
     watch: Option<Watch>,
     /// A fault has changed since the schedule was stored.
     is_schedule_stale: bool,
+    /// When it was looked at whether the schedule had to be stored, in nanoseconds since the start of the run.
+    schedule_kept_ns: u64,
 }
+
+/// How often the schedule is stored at most, while faults change.
+const KEEP_SCHEDULE_NS: u64 = 200_000_000;
 
 /// Where evidence is kept.
 #[derive(Debug)]
@@ -127,6 +132,7 @@ impl Recorder {
             known: BTreeSet::new(),
             watch: None,
             is_schedule_stale: false,
+            schedule_kept_ns: 0,
         }
     }
 
@@ -268,12 +274,20 @@ impl Recorder {
         self.is_schedule_stale = true;
     }
 
-    /// Stores the schedule if a fault of it has changed. Not done with each change: what is long takes some
-    /// milliseconds, in which no fault should wait to be injected.
+    /// Stores the schedule if a fault of it has changed, and the last time was a while ago. Not done with each
+    /// change: what is long takes some milliseconds, in which faults and clients would wait.
     ///
     /// # Errors
     /// When the schedule cannot be written.
-    pub fn keep_schedule(&mut self) -> results::Result<()> {
+    pub fn keep_schedule(&mut self, now_ns: u64) -> results::Result<()> {
+        if now_ns < self.schedule_kept_ns.saturating_add(KEEP_SCHEDULE_NS) {
+            return Ok(());
+        }
+        self.schedule_kept_ns = now_ns;
+        self.keep_stale_schedule()
+    }
+
+    fn keep_stale_schedule(&mut self) -> results::Result<()> {
         if let Keeping::Folder { folder, .. } = &self.keeping
             && std::mem::take(&mut self.is_schedule_stale)
         {
@@ -296,7 +310,7 @@ impl Recorder {
     /// # Errors
     /// When the manifest cannot be written.
     pub fn finish(&mut self) -> results::Result<()> {
-        self.keep_schedule()?;
+        self.keep_stale_schedule()?;
         self.manifest.ended = Some(chrono::Utc::now());
         self.keep_manifest()
     }

@@ -260,8 +260,8 @@ impl<'a, W: World> Runner<'a, W> {
     /// Waits for one event, or the deadline, and deals with it.
     fn wait(&mut self, deadline_ns: u64) -> Result<Option<Ended>, Stop> {
         self.show_progress();
-        self.recorder.keep_schedule()?;
         let now_ns = self.world.now_ns();
+        self.recorder.keep_schedule(now_ns)?;
         self.clients.send_copies(now_ns, self.world);
         let copy_ns = self.clients.next_copy_ns().unwrap_or(u64::MAX);
         let progress_ns = now_ns + PROGRESS_NS;

@@ -38,7 +38,7 @@ const LOSS: &str = r#"{"format_version":1,"faults":[
 fn run(lab: &Lab, schedule: &str, more: &[&str]) {
     let path = lab.write("faults.json", schedule);
     let path = path.to_string_lossy().into_owned();
-    let usual = ["run", "--nodes", "3", "--seed", "5", "--schedule", &path];
+    let usual = ["run", "--seed", "5", "--schedule", &path];
     lab.harness(&[&usual, more].concat()).expect_code(0);
 }
 
@@ -62,7 +62,7 @@ fn network(lab: &Lab) -> Value {
 #[test]
 fn a_replay_injects_the_recorded_faults_and_tells_how_far_off_they_were() {
     let lab = Lab::new();
-    run(&lab, MANY, &["--time", "6"]);
+    run(&lab, MANY, &["--time", "6", "--nodes", "3"]);
     let first = lab.latest();
     let told = lab.harness(&["replay", "latest"]).expect_code(0).stdout;
     assert!(told.contains("; same faults: 9 of 9, off by "), "{told}");
@@ -117,7 +117,11 @@ fn a_run_in_namespaces_is_replayed_in_namespaces_and_refused_between_proxies() {
     if !has_namespaces(&lab) {
         return;
     }
-    run(&lab, LOSS, &["--time", "2", "--network", "namespace"]);
+    run(
+        &lab,
+        LOSS,
+        &["--time", "2", "--nodes", "3", "--network", "namespace"],
+    );
     let recorded = lab.latest();
     let recorded = recorded.to_string_lossy();
     let refused = lab.harness(&["replay", &recorded, "--network", "proxy"]);

@@ -1,5 +1,8 @@
 //! Where clients stand when faults take links between them and nodes.
 
+// The lint only spares the test functions themselves, not their helpers.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 
 use nemesis::action::Action;

@@ -82,7 +82,7 @@ impl Cluster {
             let mut slot = self.slot(node)?.lock().await;
             let Some(process) = slot.process.as_mut() else {
                 return Ok(Ending::Otherwise(format!(
-                    "{node} was killed by another fault before it ended"
+                    "{node} was ended by another fault"
                 )));
             };
             if let Some(status) = process.ended() {
