@@ -504,3 +504,33 @@ fn the_command_that_a_report_gives_is_accepted() {
         );
     }
 }
+
+#[test]
+fn a_panic_that_a_node_survived_is_found_in_its_log() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let line = "thread 'peer' panicked at node/src/x.rs:3:5:";
+    let node = env!("CARGO_BIN_EXE_harness");
+    let script = format!("#!/bin/sh\necho \"{line}\" >&2\nexec '{node}' node \"$@\"\n");
+    let script = lab.write("node.sh", &script);
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    let run = [
+        "run",
+        "--nemesis",
+        "none",
+        "--time",
+        "2",
+        "--nodes",
+        "1",
+        "--node-bin",
+        script,
+    ];
+    lab.harness(&run).expect_code(1);
+    let node_logs = &lab.verdict()["checkers"]["node-logs"];
+    assert_eq!(node_logs["valid"], false, "{node_logs}");
+    assert_eq!(
+        node_logs["evidence"]["logged"][0]["text"], line,
+        "{node_logs}"
+    );
+}
