@@ -10,6 +10,7 @@ use results::verdict::Validity;
 use serde_json::json;
 
 use super::announce;
+use super::explore_simulated::{Reproduced, reproduce};
 use crate::cli::ExploreArgs;
 use crate::exit::{self, Failure};
 use crate::explore::{
@@ -50,7 +51,14 @@ pub fn explore(args: &ExploreArgs) -> Result<u8, Failure> {
         Some(steps) => Some(store(args, steps)?),
         None => None,
     };
-    report(args, &explored, file.as_deref())
+    let as_faults = match (&explored.counterexample, args.tries) {
+        (None, _) | (_, 0) => None,
+        (Some(steps), tries) => {
+            let file = args.steps.with_extension("schedule.json");
+            Some(reproduce(steps, tries, &file)?)
+        }
+    };
+    report(args, &explored, file.as_deref(), as_faults.as_ref())
 }
 
 fn bounds_of(args: &ExploreArgs) -> Bounds {
@@ -118,7 +126,12 @@ fn judge(explored: &Exploration) -> (Validity, String) {
     }
 }
 
-fn report(args: &ExploreArgs, explored: &Exploration, file: Option<&Path>) -> Result<u8, Failure> {
+fn report(
+    args: &ExploreArgs,
+    explored: &Exploration,
+    file: Option<&Path>,
+    as_faults: Option<&Option<Reproduced>>,
+) -> Result<u8, Failure> {
     let steps = explored.counterexample.as_ref();
     let (valid, summary) = judge(explored);
     let code = exit::of_validity(valid);
@@ -145,6 +158,7 @@ fn report(args: &ExploreArgs, explored: &Exploration, file: Option<&Path>) -> Re
             "elapsed_ms": explored.elapsed.as_millis() as u64,
             "steps": steps.map(|steps| &steps.steps),
             "replay": replay,
+            "simulated": as_faults.and_then(Option::as_ref).map(|reproduced| &reproduced.command),
             "exit_code": code,
         });
         announce::print(&line.to_string())?;
@@ -161,6 +175,20 @@ fn report(args: &ExploreArgs, explored: &Exploration, file: Option<&Path>) -> Re
     }
     if let Some(replay) = replay {
         let _ = write!(text, "\nreplay:  {replay}");
+    }
+    match as_faults {
+        None => {}
+        Some(Some(Reproduced { command, failures })) => {
+            let _ = write!(text, "\nfaults:  {command} ({})", failures.join(", "));
+        }
+        Some(None) => {
+            let _ = write!(
+                text,
+                "\nfaults:  none of {} simulated runs broke the same rule by faults; the order of messages, which \
+                 faults do not decide, matters here",
+                args.tries
+            );
+        }
     }
     announce::print(&text)?;
     Ok(code)

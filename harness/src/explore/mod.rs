@@ -26,10 +26,12 @@ mod disk;
 mod member;
 mod message;
 mod rules;
+mod schedule;
 mod search;
 mod steps;
 
 pub use bounds::{Beginning, Bounds, Budget};
 pub use rules::{Checked, Rule, Violation};
 pub use search::{Ended, Exploration, Limits, Progress, explore};
-pub use steps::{Replayed, Step, StepFile};
+pub use schedule::{Attempt, attempts};
+pub use steps::{Did, Kind, Replayed, Step, StepFile};
