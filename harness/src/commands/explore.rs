@@ -89,9 +89,9 @@ fn store(args: &ExploreArgs, steps: &StepFile) -> Result<PathBuf, Failure> {
 }
 
 /// What an exploration proves.
-fn judge(explored: &Exploration) -> (Validity, String) {
+fn judge(explored: &Exploration, depth: u32) -> (Validity, String) {
     let so_far = format!(
-        "explored to depth {} of the states, {} states",
+        "explored to depth {} of {depth}, {} states",
         explored.depth, explored.states
     );
     let checked = &explored.checked;
@@ -111,9 +111,9 @@ fn judge(explored: &Exploration) -> (Validity, String) {
         Ended::Complete => (
             Validity::Valid,
             format!(
-                "all {} states within the bounds keep all rules; the longest way to one has {} steps",
+                "all {} states within the bounds keep all rules; none is more than {} steps away",
                 explored.states,
-                explored.depth - 1
+                explored.depth.saturating_sub(1)
             ),
         ),
         Ended::AtDepth => (
@@ -133,7 +133,7 @@ fn report(
     as_faults: Option<&Option<Reproduced>>,
 ) -> Result<u8, Failure> {
     let steps = explored.counterexample.as_ref();
-    let (valid, summary) = judge(explored);
+    let (valid, summary) = judge(explored, args.depth);
     let code = exit::of_validity(valid);
     let replay = file.map(|file| format!("harness explore --replay {}", file.display()));
     if args.output.json {
@@ -198,12 +198,12 @@ fn numbers(explored: &Exploration) -> String {
     let checked = &explored.checked;
     let seconds = explored.elapsed.as_secs_f64();
     let mut text = format!(
-        "states:  {} ({} steps taken, {:.1} s, {:.0} states/s); {} more in a later epoch were judged, not \
-         gone on from\nsaw:     {} elections, {} commits, {} truncations, {} crashes",
+        "states:  {} in {:.1} s ({:.0}/s), by {} steps; {} steps led to a later epoch and not on\n\
+         saw:     {} elections, {} commits, {} truncations, {} crashes",
         explored.states,
-        explored.transitions,
         seconds,
         explored.states as f64 / seconds.max(1e-3),
+        explored.transitions,
         explored.beyond_epochs,
         checked.elections,
         checked.commits,
@@ -213,7 +213,7 @@ fn numbers(explored: &Exploration) -> String {
     for rule in Rule::ALL {
         let _ = write!(
             text,
-            "\n  {:<5} {:<75} checked {} times",
+            "\n  {:<5} {:<73} {:>9} times",
             rule.id(),
             rule.title(),
             checked.count(rule)

@@ -84,8 +84,7 @@ pub(super) fn reproduce(
         }
     }
     if written.is_some() {
-        std::fs::remove_file(file)
-            .with_context(|| format!("cannot remove {}", file.display()))?;
+        std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
     }
     Ok(None)
 }

@@ -5,8 +5,8 @@ use node::message::Request;
 use node::raft::Role;
 
 use super::cluster::{Cluster, Course};
-use super::steps::Kind;
 use super::message::{Body, InTransit, describe, id_of, name};
+use super::steps::Kind;
 
 /// Something that can happen next. Messages are named by their place among those under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,7 +32,11 @@ pub fn attempts(steps: &StepFile) -> Vec<Attempt> {
         (true, _) => &[Some("partition"), Some("kill")],
         (false, _) => &[None],
     };
-    let crash_count = steps.steps.iter().filter(|step| step.kind == Kind::Crash).count();
+    let crash_count = steps
+        .steps
+        .iter()
+        .filter(|step| step.kind == Kind::Crash)
+        .count();
     let numbers = if crash_count > 0 { 1..=4 } else { 1..=1 };
     let mut attempts = Vec::new();
     for nth in numbers {
