@@ -248,6 +248,47 @@ fn harness(folder: &Path, words: &str) -> Output {
         .unwrap()
 }
 
+/// The lines that the README shows of what a command prints.
+fn shown_in_the_readme(command: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    let after = readme
+        .split(&format!("$ harness {command}\n"))
+        .nth(1)
+        .unwrap();
+    let block = after.split("```text\n").nth(1).unwrap();
+    let lines = block.split("```").next().unwrap().lines();
+    lines
+        .filter(|line| *line != "…")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let command = "explore --from elected --depth 8 --crashes 0 --bug hwm-any-epoch";
+    let folder = tempfile::tempdir().unwrap();
+    let output = harness(folder.path(), command);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let shown = shown_in_the_readme(command);
+    assert!(shown.len() > 10);
+    for line in shown {
+        assert!(
+            text.lines().any(|printed| printed == line),
+            "{line:?} is not in {text}"
+        );
+    }
+    // And the faults that it names break the same rule.
+    let faults = text
+        .lines()
+        .find_map(|line| line.strip_prefix("faults:  harness "));
+    let faults = faults.unwrap().split(" (").next().unwrap();
+    let simulated = harness(folder.path(), &format!("{faults} --quiet"));
+    let said = String::from_utf8(simulated.stdout).unwrap();
+    assert_eq!(simulated.status.code(), Some(1), "{said}");
+    assert!(said.contains("epoch-history/I6"), "{said}");
+}
+
 #[test]
 fn the_command_tells_what_it_did_and_how_to_have_it_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,7 +299,7 @@ fn the_command_tells_what_it_did_and_how_to_have_it_again() {
         assert_eq!(output.status.code(), Some(code), "{words}: {text}{said}");
         text + &said
     };
-    let explore = "explore --from elected --timeouts 1 --crashes 0 --quiet";
+    let explore = "explore --from elected --timeouts 1 --crashes 0 --tries 6 --quiet";
     let found = run(&format!("{explore} --depth 8 --bug hwm-any-epoch"), 1);
     assert!(
         found.contains("verdict: INVALID\nwhy:     I6: n2 leads epoch 2"),
@@ -293,7 +334,10 @@ fn the_command_tells_what_it_did_and_how_to_have_it_again() {
     run("explore --replay nowhere.json", 254);
     std::fs::write(folder.path().join("damaged.json"), "{\"steps\":").unwrap();
     run("explore --replay damaged.json", 254);
-    let on_the_way = run("explore --from elected --bug follower-no-fsync --quiet", 1);
+    let on_the_way = run(
+        "explore --from elected --bug follower-no-fsync --quiet --tries 0",
+        1,
+    );
     assert!(
         on_the_way.contains("I6: n1 declares everything below 1"),
         "{on_the_way}"

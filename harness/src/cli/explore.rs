@@ -57,6 +57,9 @@ pub struct ExploreArgs {
     /// Where the steps that break a rule are written
     #[arg(long, default_value = "runs/explored.json", value_name = "FILE")]
     pub steps: PathBuf,
+    /// How many simulated runs may try to break the same rule by faults alone; 0 for none
+    #[arg(long, default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=100_000))]
+    pub tries: u32,
     /// Take the steps of this file again, instead of exploring
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,

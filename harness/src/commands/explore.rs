@@ -10,6 +10,7 @@ use results::verdict::Validity;
 use serde_json::json;
 
 use super::announce;
+use super::explore_simulated::{Reproduced, reproduce};
 use crate::cli::ExploreArgs;
 use crate::exit::{self, Failure};
 use crate::explore::{
@@ -50,7 +51,14 @@ pub fn explore(args: &ExploreArgs) -> Result<u8, Failure> {
         Some(steps) => Some(store(args, steps)?),
         None => None,
     };
-    report(args, &explored, file.as_deref())
+    let as_faults = match (&explored.counterexample, args.tries) {
+        (None, _) | (_, 0) => None,
+        (Some(steps), tries) => {
+            let file = args.steps.with_extension("schedule.json");
+            Some(reproduce(steps, tries, &file)?)
+        }
+    };
+    report(args, &explored, file.as_deref(), as_faults.as_ref())
 }
 
 fn bounds_of(args: &ExploreArgs) -> Bounds {
@@ -81,9 +89,9 @@ fn store(args: &ExploreArgs, steps: &StepFile) -> Result<PathBuf, Failure> {
 }
 
 /// What an exploration proves.
-fn judge(explored: &Exploration) -> (Validity, String) {
+fn judge(explored: &Exploration, depth: u32) -> (Validity, String) {
     let so_far = format!(
-        "explored to depth {} of the states, {} states",
+        "explored to depth {} of {depth}, {} states",
         explored.depth, explored.states
     );
     let checked = &explored.checked;
@@ -103,9 +111,9 @@ fn judge(explored: &Exploration) -> (Validity, String) {
         Ended::Complete => (
             Validity::Valid,
             format!(
-                "all {} states within the bounds keep all rules; the longest way to one has {} steps",
+                "all {} states within the bounds keep all rules; none is more than {} steps away",
                 explored.states,
-                explored.depth - 1
+                explored.depth.saturating_sub(1)
             ),
         ),
         Ended::AtDepth => (
@@ -118,9 +126,14 @@ fn judge(explored: &Exploration) -> (Validity, String) {
     }
 }
 
-fn report(args: &ExploreArgs, explored: &Exploration, file: Option<&Path>) -> Result<u8, Failure> {
+fn report(
+    args: &ExploreArgs,
+    explored: &Exploration,
+    file: Option<&Path>,
+    as_faults: Option<&Option<Reproduced>>,
+) -> Result<u8, Failure> {
     let steps = explored.counterexample.as_ref();
-    let (valid, summary) = judge(explored);
+    let (valid, summary) = judge(explored, args.depth);
     let code = exit::of_validity(valid);
     let replay = file.map(|file| format!("harness explore --replay {}", file.display()));
     if args.output.json {
@@ -145,6 +158,7 @@ fn report(args: &ExploreArgs, explored: &Exploration, file: Option<&Path>) -> Re
             "elapsed_ms": explored.elapsed.as_millis() as u64,
             "steps": steps.map(|steps| &steps.steps),
             "replay": replay,
+            "simulated": as_faults.and_then(Option::as_ref).map(|reproduced| &reproduced.command),
             "exit_code": code,
         });
         announce::print(&line.to_string())?;
@@ -162,6 +176,20 @@ fn report(args: &ExploreArgs, explored: &Exploration, file: Option<&Path>) -> Re
     if let Some(replay) = replay {
         let _ = write!(text, "\nreplay:  {replay}");
     }
+    match as_faults {
+        None => {}
+        Some(Some(Reproduced { command, failures })) => {
+            let _ = write!(text, "\nfaults:  {command} ({})", failures.join(", "));
+        }
+        Some(None) => {
+            let _ = write!(
+                text,
+                "\nfaults:  none of {} simulated runs broke the same rule by faults; the order of messages, which \
+                 faults do not decide, matters here",
+                args.tries
+            );
+        }
+    }
     announce::print(&text)?;
     Ok(code)
 }
@@ -170,12 +198,12 @@ fn numbers(explored: &Exploration) -> String {
     let checked = &explored.checked;
     let seconds = explored.elapsed.as_secs_f64();
     let mut text = format!(
-        "states:  {} ({} steps taken, {:.1} s, {:.0} states/s); {} more in a later epoch were judged, not \
-         gone on from\nsaw:     {} elections, {} commits, {} truncations, {} crashes",
+        "states:  {} in {:.1} s ({:.0}/s), by {} steps; {} steps led to a later epoch and not on\n\
+         saw:     {} elections, {} commits, {} truncations, {} crashes",
         explored.states,
-        explored.transitions,
         seconds,
         explored.states as f64 / seconds.max(1e-3),
+        explored.transitions,
         explored.beyond_epochs,
         checked.elections,
         checked.commits,
@@ -185,7 +213,7 @@ fn numbers(explored: &Exploration) -> String {
     for rule in Rule::ALL {
         let _ = write!(
             text,
-            "\n  {:<5} {:<75} checked {} times",
+            "\n  {:<5} {:<73} {:>9} times",
             rule.id(),
             rule.title(),
             checked.count(rule)

@@ -11,6 +11,7 @@ mod cluster;
 pub mod coverage;
 pub mod doctor;
 pub mod explore;
+mod explore_simulated;
 pub mod export;
 pub mod gc;
 pub mod list;

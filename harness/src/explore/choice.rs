@@ -6,6 +6,7 @@ use node::raft::Role;
 
 use super::cluster::{Cluster, Course};
 use super::message::{Body, InTransit, describe, id_of, name};
+use super::steps::Kind;
 
 /// Something that can happen next. Messages are named by their place among those under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +103,21 @@ fn loss_matters(body: &Body) -> bool {
 }
 
 impl Choice {
+    /// What kind of thing it is, and the node that it happens to.
+    pub(super) fn kind(self, cluster: &Cluster) -> (Kind, String) {
+        let (kind, member) = match self {
+            Self::Timeout { member } => (Kind::Timeout, member),
+            Self::Crash { member, .. } => (Kind::Crash, member),
+            Self::Write { member } => (Kind::Write, member),
+            Self::News { member } | Self::Sync { member } | Self::Deliver { member, .. } => {
+                (Kind::Progress, member)
+            }
+            Self::Lose { place } => (Kind::Loss, cluster.network[place].message.to),
+            Self::Duplicate { place } => (Kind::Duplicate, cluster.network[place].message.to),
+        };
+        (kind, name(member))
+    }
+
     /// What happens, in words that name it among all that can happen in that state.
     pub(super) fn describe(self, cluster: &Cluster) -> String {
         match self {

@@ -9,7 +9,8 @@
 //! - **Time.** Timers have no lengths: each may go off at any moment, as on clocks of any speed
 //!   (`node/src/raft/exploring.rs`). States that differ only in when things happened are one state.
 //! - **Whom a node without a leader asks.** It is drawn; so the choice is made when the request arrives. Its
-//!   answer, if it says nothing new, arrives at once: all it does is to let the node ask again.
+//!   answer, if it says nothing new, arrives at once: all it does is to let the node ask again. (Such a request
+//!   never comes twice; one to a known leader may.)
 //! - **Answers that nobody waits for**, and requests of which nobody awaits the answer and which, by their
 //!   epoch, cannot change their receiver any more. (Kept where a seeded bug listens to them.)
 //! - **Answers to announcements and resignations that say nothing new.** They free a connection, on which
@@ -26,10 +27,12 @@ mod disk;
 mod member;
 mod message;
 mod rules;
+mod schedule;
 mod search;
 mod steps;
 
 pub use bounds::{Beginning, Bounds, Budget};
 pub use rules::{Checked, Rule, Violation};
+pub use schedule::{Attempt, attempts};
 pub use search::{Ended, Exploration, Limits, Progress, explore};
-pub use steps::{Replayed, Step, StepFile};
+pub use steps::{Did, Kind, Replayed, Step, StepFile};

@@ -15,9 +15,40 @@ use super::search::choice_at;
 /// The most steps that lead to a beginning; it takes fewer.
 const BEGINNING_STEPS_MAX: usize = 100;
 
+/// What kind of thing happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A timer of a node goes off.
+    Timeout,
+    /// A node loses power and starts again.
+    Crash,
+    /// A client writes.
+    Write,
+    /// A message is lost.
+    Loss,
+    /// A request will come twice.
+    Duplicate,
+    /// What goes on by itself: messages arrive, logs are synced.
+    Progress,
+}
+
+/// Something that a node did, by the name that triggers of faults know it by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Did {
+    /// The node.
+    pub node: String,
+    /// What it did: `became-leader`, `vote-persisted`, ...
+    pub event: String,
+}
+
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
+    /// Which kind of thing.
+    pub kind: Kind,
+    /// The node that it happens to.
+    pub node: String,
     /// What happens, in words that name it among all that can happen there.
     pub step: String,
     /// A hash of the whole state after it, as 16 hexadecimal digits; none after the last one, if that breaks a
@@ -27,6 +58,9 @@ pub struct Step {
     /// What it led to, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub then: Vec<String>,
+    /// What nodes did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub did: Vec<Did>,
 }
 
 /// `steps.json`: a way that breaks a rule, to be taken again step by step.
@@ -112,17 +146,24 @@ impl Recorded {
         choice: Choice,
     ) -> Result<Cluster, Violation> {
         let step = choice.describe(cluster);
+        let (kind, node) = choice.kind(cluster);
         let next = course.after(cluster, choice, &mut self.known, &mut Checked::default());
         self.steps.push(match &next {
             Ok(next) => Step {
+                kind,
+                node,
                 step,
                 state: Some(hexadecimal(next.digest())),
                 then: differences(cluster, next),
+                did: deeds(cluster, next),
             },
             Err(violation) => Step {
+                kind,
+                node,
                 step,
                 state: None,
                 then: vec![violation.to_string()],
+                did: Vec::new(),
             },
         });
         next
@@ -220,6 +261,38 @@ impl StepFile {
 
 fn hexadecimal(digest: u64) -> String {
     format!("{digest:016x}")
+}
+
+/// What nodes did in a step, as far as faults can wait for it.
+fn deeds(before: &Cluster, after: &Cluster) -> Vec<Did> {
+    let mut deeds = Vec::new();
+    for (index, (old, new)) in before.members.iter().zip(&after.members).enumerate() {
+        let mut did = |happened: bool, event: &str| {
+            if happened {
+                deeds.push(Did {
+                    node: super::message::name(index),
+                    event: event.to_owned(),
+                });
+            }
+        };
+        let (was, is) = (&old.replica, &new.replica);
+        let voted = new.promised.voted_for.is_some() && new.promised != old.promised;
+        did(voted && new.promised.leader.is_none(), "vote-persisted");
+        if was.role() != is.role() {
+            match is.role() {
+                Role::Prospective => did(true, "became-prospective"),
+                Role::Candidate => did(true, "became-candidate"),
+                Role::Leader => did(true, "became-leader"),
+                Role::Follower => did(true, "became-follower"),
+                Role::Resigned => did(true, "resigned"),
+                Role::Unattached => {}
+            }
+        }
+        did(is.log_end() > was.log_end(), "append");
+        did(is.log_end() < was.log_end(), "truncate");
+        did(is.high_watermark() > was.high_watermark(), "high-watermark");
+    }
+    deeds
 }
 
 /// What is different in the nodes after a step, for people.
