@@ -25,17 +25,6 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(wrong)
 }
 
-/// An amount for people: three digits are enough to compare runs.
-pub fn shown(bytes: u64) -> String {
-    let size = bytes as f64;
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{:.1} KiB", size / 1024.0),
-        1_048_576..1_073_741_824 => format!("{:.1} MiB", size / 1_048_576.0),
-        _ => format!("{:.1} GiB", size / 1_073_741_824.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,8 +34,6 @@ mod tests {
         assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
         assert_eq!(parse_bytes("64KiB"), Ok(65_536));
         assert_eq!(parse_bytes("1000"), Ok(1000));
-        assert_eq!(shown(3 << 19), "1.5 MiB");
-        assert_eq!(shown(1023), "1023 B");
         for text in ["", "GiB", "0", "-1", "4GB", "1.5GiB", "99999999999GiB"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }

@@ -198,6 +198,14 @@ pub struct OutputArgs {
     pub json: bool,
 }
 
+/// Where CI systems look for what came out.
+#[derive(Debug, Clone, Args)]
+pub struct SummaryArgs {
+    /// Add what came out to this file in Markdown, as for $GITHUB_STEP_SUMMARY
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+}
+
 /// What `run` and `replay` have in common.
 #[derive(Debug, Clone, Args)]
 pub struct ExecutionArgs {
@@ -207,6 +215,9 @@ pub struct ExecutionArgs {
     /// Node program to test, instead of the node built into the harness
     #[arg(long, value_name = "PATH")]
     pub node_bin: Option<PathBuf>,
+    /// Where CI systems look for what came out
+    #[command(flatten)]
+    pub summary: SummaryArgs,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,
@@ -333,7 +344,9 @@ impl RunArgs {
     pub fn with_flags(flags: &str) -> Result<Self, String> {
         let words = std::iter::once("run").chain(flags.split_whitespace());
         let parsed = UsualRun::try_parse_from(words);
-        parsed.map(|usual| usual.run).map_err(|error| error.to_string())
+        parsed
+            .map(|usual| usual.run)
+            .map_err(|error| error.to_string())
     }
 
     /// What clients do, unless it is drawn.
@@ -487,6 +500,9 @@ pub struct AnalyzeArgs {
     /// What must have been hit besides what the run required, as for `run`
     #[arg(long, value_name = "CELLS", value_delimiter = ',')]
     pub require: Vec<String>,
+    /// Where CI systems look for what came out
+    #[command(flatten)]
+    pub summary: SummaryArgs,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use chrono::Utc;
-use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions};
+use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions, StopReason};
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
@@ -63,8 +63,16 @@ pub struct Finished {
     pub name: String,
     /// What came out.
     pub verdict: Verdict,
-    /// Whether it was stopped early, by the user or by a violation.
-    pub interrupted: bool,
+    /// What was asked for, and what happened when.
+    pub manifest: Manifest,
+}
+
+impl Finished {
+    /// What stopped it before its time, if anything did.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let manifest = &self.manifest;
+        manifest.phases.stop_reason(manifest.is_simulated())
+    }
 }
 
 /// The node program to run: a given one, or this executable itself.
@@ -181,16 +189,21 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     if !plan.keep && verdict.valid == Validity::Valid {
         drop_data(&folder, progress);
     }
+    pack(&folder, progress);
     render(store, &folder, progress);
-    let interrupted = folder
-        .manifest()
-        .is_ok_and(|manifest| manifest.phases.interrupted);
     Ok(Finished {
+        manifest: folder.manifest()?,
         folder,
         name,
         verdict,
-        interrupted,
     })
+}
+
+/// Packs what is large in a run that nobody writes to any more. Failing at that is worth a note, no more.
+pub fn pack(folder: &RunFolder, progress: &Progress) {
+    if let Err(error) = folder.pack() {
+        progress.note(&error.to_string());
+    }
 }
 
 /// Reads what is on the disks of nodes that have ended, as long as it is there. A disk that cannot be read is

@@ -15,7 +15,7 @@ use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use nemesis::view::ClusterView;
 use results::history::OperationType;
-use results::manifest::{NodeTimers, RunOptions};
+use results::manifest::{NodeTimers, RunOptions, StopReason};
 use results::schedule::{FaultOutcome, ResolvedFault, Schedule, ScheduledFault};
 use serde_json::{Value, json};
 
@@ -72,6 +72,8 @@ pub struct Runner<'a, W: World> {
     /// What the world said when it was last put in order, once it has.
     restored: Option<Vec<String>>,
     interrupted: bool,
+    /// What ended the workload before its time.
+    stopped_by: Option<StopReason>,
     phase: &'static str,
     demands_majority: bool,
     timers: NodeTimers,
@@ -151,6 +153,7 @@ impl<'a, W: World> Runner<'a, W> {
             causes: BTreeMap::new(),
             restored: None,
             interrupted: false,
+            stopped_by: None,
             phase: "workload",
             demands_majority: options.liveness_phase,
             timers: options.timers.clone(),
@@ -167,8 +170,13 @@ impl<'a, W: World> Runner<'a, W> {
             Ok(()) => {}
             Err(Stop::Evidence(error)) => return Err(error),
             // Nobody stopped it before its time, but it did not get to its end either.
-            Err(Stop::Halted) => self.recorder.phase(|phases| phases.interrupted = true)?,
+            Err(Stop::Halted) => self.recorder.phase(|phases| {
+                phases.interrupted = true;
+                phases.stopped_by = Some(StopReason::Invariant);
+            })?,
         }
+        let now_ns = self.world.now_ns();
+        self.recorder.phase(|phases| phases.over = Some(now_ns))?;
         self.recorder.finish()
     }
 
@@ -186,17 +194,18 @@ impl<'a, W: World> Runner<'a, W> {
         self.run_workload(start_ns + self.time_ns)?;
         self.await_no_event()?;
         let now_ns = self.world.now_ns();
-        let interrupted = self.interrupted;
+        let (interrupted, stopped_by) = (self.interrupted, self.stopped_by);
         self.recorder.phase(|phases| {
             phases.workload_end = Some(now_ns);
             phases.interrupted = interrupted;
+            phases.stopped_by = stopped_by.filter(|_| interrupted);
         })?;
-        self.phase = "healing";
+        self.phase = "draining";
         self.drain()?;
         if self.demands_majority {
             self.demand_recovery_of_a_majority()?;
-            self.phase = "healing";
         }
+        self.phase = "healing";
         self.heal_scheduled()?;
         self.restore()?;
         let healed_ns = self.world.now_ns();
@@ -236,6 +245,7 @@ impl<'a, W: World> Runner<'a, W> {
         }
         if let Some(violation) = self.recorder.violation() {
             self.interrupted = true;
+            self.stopped_by = Some(StopReason::Violation);
             let note = format!("stopping: {violation}");
             self.progress.note(&note);
         }
@@ -307,6 +317,7 @@ impl<'a, W: World> Runner<'a, W> {
             }
             Event::Interrupted => {
                 self.interrupted = true;
+                self.stopped_by = self.stopped_by.or(Some(StopReason::User));
                 self.progress
                     .note("stopping: no new operations; once more to stop at once");
             }
@@ -367,7 +378,8 @@ impl<'a, W: World> Runner<'a, W> {
             Ok(resolution) => resolution,
             Err(_) if self.may_wait(&fault, now_ns) => {
                 self.starting.remove(&id);
-                self.timeline.postpone(id, now_ns / NS_PER_MS + BUDGET_LOOK_MS);
+                self.timeline
+                    .postpone(id, now_ns / NS_PER_MS + BUDGET_LOOK_MS);
                 return Ok(());
             }
             Err(reason) => return self.skip_fault(id, reason),

@@ -172,8 +172,7 @@ impl Resolver<'_> {
             self.view.least_voter_count()
         );
         let is_there = |name: &String| {
-            !self.view.down.contains(name)
-                || (can_be_down && self.view.damaged.contains_key(name))
+            !self.view.down.contains(name) || (can_be_down && self.view.damaged.contains_key(name))
         };
         let may_hit =
             |name: &String, budget: &FaultBudget| is_there(name) && budget.may_hit(name, files);

@@ -37,13 +37,17 @@ pub enum Error {
         hint: String,
     },
     /// The folder was written by a version of this program that this one does not understand.
-    #[error("{} has format version {found}; this program reads version {supported}", path.display())]
+    #[error(
+        "{} has format version {found}; this program reads versions up to {supported}, so use the newer one \
+         that wrote it",
+        path.display()
+    )]
     UnsupportedVersion {
         /// The file concerned.
         path: PathBuf,
         /// The version found.
         found: u32,
-        /// The version this program writes.
+        /// The newest version this program reads.
         supported: u32,
     },
 }

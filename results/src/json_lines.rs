@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result};
+use crate::{Error, Result, packed};
 
-/// Reads all lines of `path`.
+/// Reads all lines of `path`, packed or not.
 ///
 /// A last line without its newline is what a killed writer leaves behind; it is left out if it does
 /// not parse. Any other line that does not parse is an error.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let text = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
+    let text = packed::read(path)?;
     let mut items = Vec::new();
     for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         if line.iter().all(u8::is_ascii_whitespace) {

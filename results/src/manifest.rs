@@ -50,6 +50,30 @@ impl Manifest {
     pub fn is_simulated(&self) -> bool {
         self.world == SIMULATION
     }
+
+    /// How long the run took in the time of its own world, in milliseconds: virtual time for the simulation.
+    /// `None` when it has no recorded end.
+    pub fn length_ms(&self) -> Option<u64> {
+        let wall_ms = self.wall_ms()?;
+        if !self.is_simulated() {
+            return Some(wall_ms);
+        }
+        let phases = &self.phases;
+        let reached = [
+            phases.over,
+            phases.finished,
+            phases.healed,
+            phases.workload_end,
+        ];
+        let over_ns = reached.into_iter().flatten().max();
+        over_ns.map(|over_ns| over_ns / 1_000_000)
+    }
+
+    /// How long it kept the machine busy, in milliseconds.
+    pub fn wall_ms(&self) -> Option<u64> {
+        let length = self.ended?.signed_duration_since(self.started);
+        Some(length.num_milliseconds().max(0).unsigned_abs())
+    }
 }
 
 /// What identifies the course of a simulated run: two runs with the same values did the same.
@@ -270,7 +294,48 @@ pub struct Phases {
     /// The final reads are over.
     #[serde(default)]
     pub finished: Option<u64>,
-    /// Whether the user stopped the run early.
+    /// The run was over, whether it got to its end or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<u64>,
+    /// Whether the run was stopped before its time.
     #[serde(default)]
     pub interrupted: bool,
+    /// What stopped it; absent in runs that were not stopped, and in those of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<StopReason>,
+}
+
+/// What ends a run, or a campaign, before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopReason {
+    /// The user, by an interrupt.
+    User,
+    /// A violation that clients saw, where the first one was to end it.
+    Violation,
+    /// An event that violated an invariant, in the simulation.
+    Invariant,
+}
+
+impl StopReason {
+    /// What stopped it, as the end of a sentence that begins with what was stopped.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::User => "was stopped early by the user",
+            Self::Violation => "was ended by the first violation, as --fail-fast asks for",
+            Self::Invariant => "ended at the first event that violated an invariant",
+        }
+    }
+}
+
+impl Phases {
+    /// What stopped the run before its time, if anything did.
+    pub fn stop_reason(&self, is_simulated: bool) -> Option<StopReason> {
+        let of_earlier_versions = || match is_simulated {
+            true => StopReason::Invariant,
+            false => StopReason::User,
+        };
+        self.interrupted
+            .then(|| self.stopped_by.unwrap_or_else(of_earlier_versions))
+    }
 }

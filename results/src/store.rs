@@ -4,17 +4,22 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::campaign::Campaign;
 use crate::disk_image::DiskImage;
 use crate::history::Operation;
 use crate::manifest::Manifest;
 use crate::schedule::Schedule;
 use crate::trace::TraceEvent;
 use crate::verdict::Verdict;
-use crate::{Error, FORMAT_VERSION, Result, json_lines};
+use crate::{Error, FORMAT_VERSION, PACKED_FORMAT_VERSION, Result, json_lines, packed};
+
+/// Name of the folder of campaigns in a store, which is no run.
+pub const CAMPAIGNS: &str = "campaigns";
 
 /// How much of the log of a node is read.
 const LOG_BYTES_MAX: u64 = 16 << 20;
@@ -138,21 +143,54 @@ impl Store {
         Ok(runs)
     }
 
-    /// Names of the folders in the store without a readable manifest, in order.
-    pub fn damaged(&self) -> Result<Vec<String>> {
-        let entries = match std::fs::read_dir(&self.root) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(Error::io("list", &self.root, source)),
+    /// `campaigns/`: what came of commands that ran many seeds.
+    pub fn campaigns_path(&self) -> PathBuf {
+        self.root.join(CAMPAIGNS)
+    }
+
+    /// Replaces what is known of a campaign.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_campaign(&self, campaign: &Campaign) -> Result<()> {
+        let folder = self.campaigns_path();
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| Error::io("create the folder", &folder, source))?;
+        write_document(&folder.join(format!("{}.json", campaign.name)), campaign)
+    }
+
+    /// Reads one campaign.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it cannot be read.
+    pub fn campaign(&self, name: &str) -> Result<Campaign> {
+        let path = self.campaigns_path().join(format!("{name}.json"));
+        let campaign: Campaign = read_document(&path)?;
+        if campaign.format_version > FORMAT_VERSION {
+            return Err(Error::UnsupportedVersion {
+                path,
+                found: campaign.format_version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        Ok(campaign)
+    }
+
+    /// All campaigns that can be read, newest first.
+    pub fn campaigns(&self) -> Vec<Campaign> {
+        let Ok(entries) = std::fs::read_dir(self.campaigns_path()) else {
+            return Vec::new();
         };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .filter(|entry| RunFolder::at(entry.path()).manifest().is_err())
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        Ok(names)
+        let names = entries.flatten().filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.strip_suffix(".json").map(str::to_owned)
+        });
+        let mut campaigns: Vec<_> = names.filter_map(|name| self.campaign(&name).ok()).collect();
+        campaigns.sort_by(|one, other| {
+            let newest = other.started.cmp(&one.started);
+            newest.then_with(|| other.name.cmp(&one.name))
+        });
+        campaigns
     }
 
     /// Finds a run by path, by name, by an unambiguous beginning or end of its name, or as `latest`.
@@ -221,7 +259,7 @@ impl RunFolder {
         self.path.join("manifest.json")
     }
 
-    /// `history.jsonl`.
+    /// `history.jsonl`; it may be kept packed ([`crate::packed`]).
     pub fn history_path(&self) -> PathBuf {
         self.path.join("history.jsonl")
     }
@@ -251,7 +289,7 @@ impl RunFolder {
         self.path.join("nodes").join(node)
     }
 
-    /// `nodes/<node>/trace.jsonl`.
+    /// `nodes/<node>/trace.jsonl`; it may be kept packed ([`crate::packed`]).
     pub fn trace_path(&self, node: &str) -> PathBuf {
         self.node_path(node).join("trace.jsonl")
     }
@@ -281,11 +319,11 @@ impl RunFolder {
     pub fn manifest(&self) -> Result<Manifest> {
         let path = self.manifest_path();
         let manifest: Manifest = read_document(&path)?;
-        if manifest.format_version != FORMAT_VERSION {
+        if !(FORMAT_VERSION..=PACKED_FORMAT_VERSION).contains(&manifest.format_version) {
             return Err(Error::UnsupportedVersion {
                 path,
                 found: manifest.format_version,
-                supported: FORMAT_VERSION,
+                supported: PACKED_FORMAT_VERSION,
             });
         }
         Ok(manifest)
@@ -336,6 +374,28 @@ impl RunFolder {
         Ok(names)
     }
 
+    /// Packs those files of a recording that grow with the run and are large. Nothing may write to them any more.
+    ///
+    /// # Errors
+    /// When a file cannot be packed; it is still there as it was then.
+    pub fn pack(&self) -> Result<()> {
+        let mut paths = vec![self.history_path()];
+        paths.extend(self.nodes()?.iter().map(|node| self.trace_path(node)));
+        paths.retain(|path| {
+            std::fs::metadata(path).is_ok_and(|about| about.len() >= packed::WORTH_PACKING_BYTES)
+        });
+        if paths.is_empty() {
+            return Ok(());
+        }
+        // First of all, so that no program that knows nothing of packed files takes the run for an empty one.
+        let mut manifest = self.manifest()?;
+        if manifest.format_version < PACKED_FORMAT_VERSION {
+            manifest.format_version = PACKED_FORMAT_VERSION;
+            self.write_manifest(&manifest)?;
+        }
+        paths.iter().try_for_each(|path| packed::pack(path))
+    }
+
     /// Reads everything that checkers look at. A node without a trace contributes no events.
     pub fn recording(&self) -> Result<Recording> {
         let mut trace: Vec<TraceEvent> = Vec::new();
@@ -344,7 +404,7 @@ impl RunFolder {
         let manifest = self.manifest()?;
         for node in self.nodes()? {
             let path = self.trace_path(&node);
-            if path.exists() {
+            if packed::present(&path).exists() {
                 trace.extend(json_lines::read::<TraceEvent>(&path)?);
             }
             let path = self.log_path(&node);
@@ -422,12 +482,19 @@ pub fn write_document<T: Serialize>(path: &Path, document: &T) -> Result<()> {
 
 /// Replaces a file so that a reader sees the old or the new content, never half of either.
 pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
+    // Others may replace the same file at this moment, and each must rename what is its own.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
+    temporary.push(format!(".{}-{number}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
-    let written = std::fs::File::create(&temporary).and_then(|mut file| file.write_all(content));
-    written.map_err(|source| Error::io("write", &temporary, source))?;
-    std::fs::rename(&temporary, path).map_err(|source| Error::io("replace", path, source))
+    let replaced = std::fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| std::fs::rename(&temporary, path));
+    replaced.map_err(|source| {
+        let _ = std::fs::remove_file(&temporary);
+        Error::io("write", path, source)
+    })
 }
 
 #[cfg(test)]
@@ -465,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_manifest_is_reported_as_damaged() {
+    fn a_folder_without_manifest_is_no_run() {
         let root = tempfile::tempdir().unwrap();
         let store = Store::new(root.path());
         store.create_run("one").unwrap();
@@ -484,7 +551,53 @@ mod tests {
                 .contains("latest")
         );
         assert!(store.find("").is_err());
-        assert_eq!(store.damaged().unwrap(), ["one"]);
+    }
+
+    #[test]
+    fn large_files_of_a_run_are_packed_and_its_version_tells() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Store::new(root.path()).create_run("one").unwrap();
+        let document = |version: u32| {
+            serde_json::json!({
+                "format_version": version, "name": "one", "seed": 1,
+                "options": {
+                    "workload": "register", "nemesis": [], "nodes": 1, "concurrency": 1,
+                    "rate_per_second": 1, "time_ms": 1, "interval_ms": 1,
+                    "operation_timeout_ms": 1, "recovery_timeout_ms": 1,
+                    "timers": {"election_timeout_ms": 1, "fetch_timeout_ms": 1,
+                        "election_backoff_max_ms": 1, "fetch_max_wait_ms": 1,
+                        "request_timeout_ms": 1, "retry_backoff_ms": 1}
+                },
+                "environment": {"harness_version": "1", "node_binary": "n", "system": "s", "processors": 1},
+                "started": "2026-11-30T08:00:00Z"
+            })
+            .to_string()
+        };
+        std::fs::write(folder.manifest_path(), document(1)).unwrap();
+        std::fs::write(
+            folder.schedule_path(),
+            r#"{"format_version":1,"faults":[]}"#,
+        )
+        .unwrap();
+        let line = r#"{"index":0,"time":1,"process":0,"type":"invoke","f":"read"}"#;
+        std::fs::write(folder.history_path(), format!("{line}\n").repeat(20_000)).unwrap();
+        std::fs::create_dir_all(folder.node_path("n1")).unwrap();
+        std::fs::write(folder.trace_path("n1"), "").unwrap();
+        folder.pack().unwrap();
+        assert!(!folder.history_path().exists() && folder.trace_path("n1").exists());
+        assert_eq!(
+            folder.manifest().unwrap().format_version,
+            PACKED_FORMAT_VERSION
+        );
+        let recording = folder.recording().unwrap();
+        assert_eq!(recording.history.len(), 20_000);
+        folder.pack().unwrap();
+        std::fs::write(folder.manifest_path(), document(PACKED_FORMAT_VERSION + 1)).unwrap();
+        let message = folder.manifest().unwrap_err().to_string();
+        assert!(
+            message.contains("version 3") && message.contains("use the newer one"),
+            "{message}"
+        );
     }
 
     #[test]

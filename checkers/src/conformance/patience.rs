@@ -159,7 +159,9 @@ impl Patience {
         }
         if self.long.len() >= KEPT_MAX_COUNT {
             let shortest = (0..self.long.len()).min_by_key(|at| self.long[*at].length_ns());
-            if let Some(shortest) = shortest.filter(|at| self.long[*at].length_ns() < wait.length_ns()) {
+            if let Some(shortest) =
+                shortest.filter(|at| self.long[*at].length_ns() < wait.length_ns())
+            {
                 self.long.swap_remove(shortest);
             } else {
                 return;
@@ -171,7 +173,10 @@ impl Patience {
     /// Judges the waits of a simulated run by its timers; elsewhere the machine may have been slow. Waits that
     /// last to the end of the trace are not over, and nobody knows whether their nodes still ran.
     pub(super) fn conclude(self, manifest: &Manifest, schedule: &Schedule, rules: &mut Rules) {
-        let is_held = schedule.faults.iter().any(|fault| fault.trigger.on.is_some());
+        let is_held = schedule
+            .faults
+            .iter()
+            .any(|fault| fault.trigger.on.is_some());
         if !manifest.is_simulated() || is_held {
             return;
         }

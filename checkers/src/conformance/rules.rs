@@ -175,7 +175,11 @@ impl Rules {
         property.violated(time, || {
             let expected = expected();
             let summary = format!("{node} at {}: {expected}", crate::seconds(time));
-            (summary, json!({ "node": node }), json!({ "expected": expected }))
+            (
+                summary,
+                json!({ "node": node }),
+                json!({ "expected": expected }),
+            )
         });
     }
 

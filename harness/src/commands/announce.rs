@@ -34,7 +34,7 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         folder,
         name,
         verdict,
-        interrupted,
+        manifest: _,
     } = finished;
     let code = exit::of_validity(verdict.valid);
     let report = folder.report_path().display().to_string();
@@ -51,11 +51,10 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         return Ok(code);
     }
     let replay = replay_command(name, store);
-    let stopped = if *interrupted {
-        "\nnote:    stopped early; faults that were still to come never happened"
-    } else {
-        ""
-    };
+    let stopped = finished.stop_reason().map_or_else(String::new, |reason| {
+        let told = reason.told();
+        format!("\nnote:    the run {told}; faults that were still to come never happened")
+    });
     print(&format!(
         "{}{stopped}\n{}\nreport:  {report}\nreplay:  {replay}",
         headline(verdict),

@@ -225,7 +225,10 @@ fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
         let made_for_it = targeted.iter().filter(|targeted| targeted.bug == *bug);
         let made_for_it = made_for_it.map(|targeted| Way::Scenario(targeted.name.clone()));
         let settings = flags(*bug).map(|flags| Way::Targeted(flags.to_owned()));
-        for way in std::iter::once(Way::Stock).chain(settings).chain(made_for_it) {
+        for way in std::iter::once(Way::Stock)
+            .chain(settings)
+            .chain(made_for_it)
+        {
             for repetition in 1..=args.repetitions {
                 hunts.push(Hunt {
                     bug: *bug,
@@ -264,7 +267,11 @@ fn targeted_planners(
         let Some(flags) = flags(*bug) else { continue };
         let settings = RunArgs::with_flags(flags).map_err(Failure::arguments)?;
         let has_pace = flags.contains("--interval");
-        let interval = if has_pace { settings.interval } else { args.interval };
+        let interval = if has_pace {
+            settings.interval
+        } else {
+            args.interval
+        };
         let settings = RunArgs {
             time: args.time,
             interval,

@@ -1,12 +1,12 @@
 //! Owns `harness gc`: removes old runs, and tells what that frees.
 //! Never removes a run that may still be going on, or one that it was told to keep.
 
+use results::byte_size::shown;
 use results::housekeeping::{Keeping, Stored, given_up, remove};
 use results::store::Store;
 use serde_json::json;
 
 use super::announce;
-use crate::byte_size::shown;
 use crate::cli::GcArgs;
 use crate::exit::Failure;
 use crate::progress::Progress;
@@ -46,6 +46,12 @@ pub fn gc(args: &GcArgs) -> Result<u8, Failure> {
         if let Err(error) = results_report::render_index(&store) {
             Progress::new(args.json)
                 .note(&format!("the index of runs could not be drawn: {error}"));
+        }
+        // Their pages link to runs that may be gone now.
+        for campaign in store.campaigns() {
+            if let Err(error) = results_report::render_campaign(&store, &campaign) {
+                Progress::new(args.json).note(&error.to_string());
+            }
         }
     }
     let freed_bytes: u64 = runs.iter().map(|run| run.size_bytes).sum();

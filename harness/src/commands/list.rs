@@ -2,14 +2,13 @@
 //! Never judges, and never leaves out a run that cannot be read unless others were asked for.
 
 use nemesis::tuning::family_name;
-use results::housekeeping::size_bytes;
-use results::manifest::Manifest;
-use results::store::{RunFolder, Store};
+use results::byte_size::shown;
+use results::overview::{Overview, Overviews, Standing, overviews};
+use results::store::Store;
 use results::verdict::Validity;
 use serde_json::json;
 
 use super::announce;
-use crate::byte_size::shown;
 use crate::cli::ListArgs;
 use crate::exit::Failure;
 
@@ -19,7 +18,8 @@ use crate::exit::Failure;
 /// When the store cannot be read.
 pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     let store = Store::new(&args.store.out);
-    let (runs, mut damaged) = (store.list()?, store.damaged()?);
+    let Overviews { runs, unreadable } = overviews(&store)?;
+    let mut damaged: Vec<String> = unreadable.into_iter().map(|(name, _)| name).collect();
     if runs.is_empty() && damaged.is_empty() && !args.json {
         announce::print(&format!(
             "no runs in {}; `harness run` makes one",
@@ -27,21 +27,15 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
         ))?;
         return Ok(0);
     }
-    let mut lines = Vec::new();
-    for (folder, manifest) in &runs {
-        let verdict = word(folder);
-        if is_asked_for(args, manifest, verdict) {
-            lines.push(line(args.json, folder, manifest, verdict));
-        }
-        if lines.len() == args.limit.unwrap_or(usize::MAX) {
-            break;
-        }
-    }
+    let asked_for = runs.iter().filter(|run| is_asked_for(args, run));
+    let asked_for = asked_for.take(args.limit.unwrap_or(usize::MAX));
+    let mut lines: Vec<String> = asked_for.map(|run| line(args.json, run)).collect();
     if !args.filters_runs() {
         damaged.truncate(args.limit.map_or(usize::MAX, |limit| limit - lines.len()));
+        let word = Standing::Damaged.word();
         lines.extend(damaged.into_iter().map(|name| match args.json {
-            true => json!({"run": name, "verdict": "damaged"}).to_string(),
-            false => format!("{:<10}  {:>9}  {}", "damaged", "", name.escape_debug()),
+            true => json!({"run": name, "verdict": word}).to_string(),
+            false => format!("{word:<10}  {:>9}  {:>11}  {}", "", "", name.escape_debug()),
         }));
     }
     if lines.is_empty() && !args.json {
@@ -53,25 +47,18 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The verdict in a word, or why there is none.
-fn word(folder: &RunFolder) -> &'static str {
-    match folder.verdict() {
-        Ok(Some(verdict)) => verdict.valid.word(),
-        Ok(None) => "no verdict",
-        Err(_) => "damaged",
-    }
-}
-
-fn is_asked_for(args: &ListArgs, manifest: &Manifest, verdict: &str) -> bool {
+fn is_asked_for(args: &ListArgs, run: &Overview) -> bool {
+    let Overview {
+        manifest, standing, ..
+    } = run;
     let options = &manifest.options;
     let like = |wanted: &Option<String>, has: &str| {
         wanted.as_deref().is_none_or(|wanted| has.contains(wanted))
     };
-    let valid = Validity::Valid.word();
     let verdict_fits = match args.verdict.as_deref() {
-        Some("failed") => verdict != valid,
-        Some("none") => verdict == "no verdict",
-        Some(wanted) => verdict == wanted,
+        Some("failed") => *standing != Standing::Judged(Validity::Valid),
+        Some("none") => standing.verdict().is_none() && *standing != Standing::Damaged,
+        Some(wanted) => standing.word() == wanted,
         None => true,
     };
     let nemesis_fits = args.nemesis.as_deref().is_none_or(|wanted| {
@@ -87,8 +74,14 @@ fn is_asked_for(args: &ListArgs, manifest: &Manifest, verdict: &str) -> bool {
         && like(&args.bug, options.bug.as_deref().unwrap_or_default())
 }
 
-fn line(is_json: bool, folder: &RunFolder, manifest: &Manifest, verdict: &str) -> String {
-    let size_bytes = size_bytes(folder.path());
+fn line(is_json: bool, run: &Overview) -> String {
+    let Overview {
+        manifest,
+        standing,
+        size_bytes,
+        ..
+    } = run;
+    let verdict = standing.word();
     if is_json {
         return json!({
             "run": manifest.name,
@@ -99,10 +92,19 @@ fn line(is_json: bool, folder: &RunFolder, manifest: &Manifest, verdict: &str) -
             "bug": manifest.options.bug,
             "seed": manifest.seed,
             "started": manifest.started,
+            "length_ms": manifest.length_ms(),
+            "ok_count": run.ok_count,
             "size_bytes": size_bytes,
         })
         .to_string();
     }
-    let name = manifest.name.escape_debug();
-    format!("{verdict:<10}  {:>9}  {name}", shown(size_bytes))
+    let length = manifest
+        .length_ms()
+        .map(|ms| format!("{:.1} s", ms as f64 / 1e3));
+    format!(
+        "{verdict:<10}  {:>9}  {:>11}  {}",
+        length.unwrap_or_default(),
+        shown(*size_bytes),
+        manifest.name.escape_debug()
+    )
 }

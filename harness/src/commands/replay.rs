@@ -12,6 +12,7 @@ use results::verdict::{Validity, Verdict};
 
 use super::naming::fits_a_folder;
 use super::planning::refuse_impossible;
+use super::summary::Summary;
 use super::{announce, cluster, replay_simulated};
 use crate::capabilities::{self, NO_CLIENT_LINKS};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, NetworkFlag, OBSERVERS_MAX, ReplayArgs};
@@ -27,6 +28,7 @@ use crate::workload::WORKLOADS;
 /// # Errors
 /// When there is no such run, its folder is damaged, or a run could not be carried out.
 pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
+    let mut summary = Summary::open(&args.execution.summary)?;
     let store = Store::new(&args.execution.store.out);
     let folder = store.find(&args.run)?;
     let mut manifest = folder.manifest()?;
@@ -44,7 +46,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         refuse_client_links(&manifest.options)?;
         let capabilities = cluster::capabilities(capabilities::of_simulation(), voters);
         refuse_impossible(&schedule, &capabilities)?;
-        return replay_simulated::replay(args, &folder, &manifest, schedule, command);
+        return replay_simulated::replay(args, &folder, &manifest, schedule, command, summary);
     }
     if let Some(network) = args.network {
         manifest.options.cluster.network = network.into();
@@ -90,24 +92,32 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             &args.execution.output,
         )?;
         worst = worst.max(finished.verdict.valid);
-        if finished.interrupted {
+        let is_interrupted = finished.stop_reason().is_some();
+        let same = same_outcome(&original, &finished.verdict);
+        let compared = comparison(&original, &finished.verdict, same, (number, args.times));
+        let report = finished.folder.report_path().display().to_string();
+        summary.run(
+            (&finished.manifest, &finished.verdict),
+            Some(&report),
+            (!is_interrupted).then_some(compared.as_str()),
+            &args.execution.store.out.to_string_lossy(),
+            &progress,
+        );
+        if is_interrupted {
             // Half a replay compares with nothing, and whoever stops one wants no other.
             if !args.execution.output.json {
                 announce::print(&format!("replay {number} of {} was stopped", args.times))?;
             }
             break;
         }
-        let same = same_outcome(&original, &finished.verdict);
         same_count += u32::from(same);
         let replayed = replayed::compare(&finished.folder.schedule()?);
         // Where faults are aimed anew, or there were none, nothing could be another.
         same_faults_count += u32::from(replayed.as_ref().is_none_or(Replayed::is_same));
         compared_count += 1;
         if !args.execution.output.json {
-            let times = (number, args.times);
-            let outcome = comparison(&original, &finished.verdict, same, times);
             let faults = replayed.map_or_else(String::new, |replayed| format!("; {replayed}"));
-            announce::print(&(outcome + &faults))?;
+            announce::print(&(compared + &faults))?;
         }
         if interrupts::count() > 0 {
             break;

@@ -12,8 +12,9 @@ use serde_json::json;
 
 use super::announce;
 use super::replay::{comparison, exit_code, label, same_outcome};
+use super::summary::Summary;
 use crate::cli::ReplayArgs;
-use crate::execution::judge;
+use crate::execution::{judge, pack};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run};
@@ -28,6 +29,7 @@ pub(super) fn replay(
     manifest: &Manifest,
     schedule: Schedule,
     command: Vec<String>,
+    mut summary: Summary,
 ) -> Result<u8, Failure> {
     let output = &args.execution.output;
     let progress = Progress::new(output.quiet || output.json);
@@ -56,6 +58,7 @@ pub(super) fn replay(
         // A run that came back event by event is in the store already.
         let stored = if args.execution.keep || manifest.simulation.is_none() || !same {
             let folder = store_run(&store, &repeated, &label, true)?;
+            pack(&folder, &progress);
             if let Err(error) = results_report::render_run(&folder) {
                 progress.note(&format!("the report could not be drawn: {error}"));
             }
@@ -63,6 +66,23 @@ pub(super) fn replay(
         } else {
             None
         };
+        let outcome = comparison(&original, &repeated.verdict, same, (number, args.times));
+        summary.run(
+            (
+                &match &stored {
+                    Some(folder) => folder.manifest()?,
+                    None => repeated.recording.manifest.clone(),
+                },
+                &repeated.verdict,
+            ),
+            stored
+                .as_ref()
+                .map(|folder| folder.report_path().display().to_string())
+                .as_deref(),
+            Some(&outcome),
+            &args.execution.store.out.to_string_lossy(),
+            &progress,
+        );
         let text = if output.json {
             json!({
                 "replay_of": manifest.name,
@@ -75,7 +95,6 @@ pub(super) fn replay(
             })
             .to_string()
         } else {
-            let outcome = comparison(&original, &repeated.verdict, same, (number, args.times));
             let events = events(manifest.simulation.as_ref(), &repeated.identity);
             let report = stored.map_or_else(String::new, |folder| {
                 format!("\nreport:  {}", folder.report_path().display())

@@ -8,6 +8,7 @@ use results::store::Store;
 
 use super::announce;
 use super::planning::Planner;
+use super::summary::Summary;
 use crate::capabilities;
 use crate::cli::RunArgs;
 use crate::execution::{RunPlan, execute, node_program};
@@ -19,6 +20,7 @@ use crate::progress::Progress;
 /// # Errors
 /// When the arguments do not fit together, or the run could not be carried out.
 pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
+    let mut summary = Summary::open(&args.execution.summary)?;
     let world = capabilities::of_processes(args.network.into());
     let planner = Planner::new(args, world)?;
     let label = planner.label()?;
@@ -38,11 +40,11 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
         command,
     };
     let finished = execute(plan, &store, &mut progress)?;
-    announce::verdict(
-        &finished,
-        &args.execution.store.out.to_string_lossy(),
-        &args.execution.output,
-    )
+    let store = args.execution.store.out.to_string_lossy();
+    let report = finished.folder.report_path().display().to_string();
+    let run = (&finished.manifest, &finished.verdict);
+    summary.run(run, Some(&report), None, &store, &progress);
+    announce::verdict(&finished, &store, &args.execution.output)
 }
 
 fn fresh_seed() -> u64 {

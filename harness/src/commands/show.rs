@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use checkers::operations::pair;
+use results::byte_size::shown;
 use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
 use results::manifest::Manifest;
@@ -14,7 +15,6 @@ use results::verdict::Validity;
 use serde_json::json;
 
 use super::announce;
-use crate::byte_size::shown;
 use crate::cli::ShowArgs;
 use crate::exit::Failure;
 
@@ -62,11 +62,13 @@ fn about(folder: &RunFolder, manifest: &Manifest) -> String {
     let options = &manifest.options;
     let bug = options.bug.as_ref();
     let bug = bug.map_or_else(String::new, |bug| format!(", seeded bug {bug}"));
-    let lasted = match manifest.ended {
-        Some(ended) => {
-            let lasted_ms = (ended - manifest.started).num_milliseconds();
-            format!("{:.1} s", lasted_ms as f64 / 1e3)
+    let seconds = |time_ms: u64| format!("{:.1} s", time_ms as f64 / 1e3);
+    let lasted = match manifest.length_ms() {
+        Some(lasted) if manifest.is_simulated() => {
+            let wall_ms = manifest.wall_ms().unwrap_or(0);
+            format!("{} simulated in {}", seconds(lasted), seconds(wall_ms))
         }
+        Some(lasted) => seconds(lasted),
         None => "not ended".into(),
     };
     let environment = &manifest.environment;

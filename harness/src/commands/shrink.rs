@@ -19,7 +19,7 @@ use super::planning::refuse_impossible;
 use super::replay::{check, label, refuse_client_links, refuse_network};
 use crate::capabilities;
 use crate::cli::ShrinkArgs;
-use crate::execution::{forget_outcomes, judge, no_network};
+use crate::execution::{forget_outcomes, judge, no_network, pack};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
@@ -192,6 +192,7 @@ fn in_simulation(
         command: origin.command.clone(),
     };
     let smaller = store_run(&origin.store, &shrunk.evidence, &label, true)?;
+    pack(&smaller, progress);
     let (scenario, others) = scenario(&shrunk)?;
     let scenario_path = smaller.path().join(scenario::FILE_NAME);
     write_document(&scenario_path, &scenario)?;

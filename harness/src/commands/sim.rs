@@ -7,11 +7,14 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
+use results::campaign::FamilyYield;
 use results::store::Store;
 use results::verdict::Validity;
 use serde_json::{Value, json};
 
+use super::campaign::{About, Kept};
 use super::planning::Planner;
+use super::summary::Summary;
 use super::{announce, coverage};
 use crate::capabilities::{self, NO_CLIENT_LINKS};
 use crate::cli::{NetworkFlag, SimArgs};
@@ -20,9 +23,7 @@ use crate::interrupts;
 use crate::machine::job_count;
 use crate::memory;
 use crate::progress::Progress;
-use crate::simulation::{
-    Campaign, CampaignSummary, FamilyYield, Label, Simulated, run_campaign, store_run,
-};
+use crate::simulation::{Campaign, CampaignSummary, Label, Simulated, run_campaign, store_run};
 
 /// How many failing runs of one kind are stored; more of the same tell nothing new.
 const STORED_PER_SIGNATURE: u32 = 3;
@@ -49,6 +50,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
             "--client-links: {NO_CLIENT_LINKS}"
         )));
     }
+    let ci = Summary::open(&args.run.execution.summary)?;
     let seeds = match args.run.seed {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
@@ -58,11 +60,11 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
     let label = Label {
         beginning: planner.label()? + "-sim",
         replay_of: None,
-        command,
+        command: command.clone(),
     };
     let plan = |seed| planner.plan(seed);
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
-    plan(*seeds.start())?;
+    let first = plan(*seeds.start())?;
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let store = Store::new(&args.run.execution.store.out);
     let output = &args.run.execution.output;
@@ -72,6 +74,17 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         let wanted = args.run.execution.keep || is_new_failure(simulated, &stored);
         wanted.then(|| keep(&store, simulated, &label)).transpose()
     };
+    let about = About {
+        label: &label.beginning,
+        command,
+        seeds: (*seeds.start(), *seeds.end()),
+        options: &first.options,
+        drawn_from: args
+            .swarm
+            .then(|| args.run.nemesis.clone().unwrap_or_else(|| "all".into())),
+        fail_fast: args.run.fail_fast,
+    };
+    let mut kept = Kept::new(&store, about);
     let summary = run_campaign(Campaign {
         seeds,
         job_count: job_count(args.jobs),
@@ -79,25 +92,49 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         records_all: args.run.execution.keep,
         plan: &plan,
         keep: &keep,
-        show: &mut |summary| progress.show_campaign(summary),
+        show: &mut |summary| {
+            progress.show_campaign(summary);
+            kept.show(summary, &progress);
+        },
     })?;
     progress.clear();
+    conclude(args, &store, &summary, &required, (&kept, ci), &progress)
+}
+
+/// Keeps and tells what came out. Returns the exit code.
+fn conclude(
+    args: &SimArgs,
+    store: &Store,
+    summary: &CampaignSummary,
+    required: &[String],
+    (kept, mut ci): (&Kept<'_>, Summary),
+    progress: &Progress,
+) -> Result<u8, Failure> {
+    let missing = summary.coverage.missing(required);
+    let code = exit_code(summary, &missing);
+    let (campaign, page) = kept.finish(summary, &missing, progress);
+    let root = store.root().to_string_lossy();
+    ci.campaign(&campaign, page.as_deref(), &root, progress);
     if summary.stored_count > 0 {
         store.refresh_latest()?;
-        if let Err(error) = results_report::render_index(&store) {
-            progress.note(&format!("the index of runs could not be drawn: {error}"));
-        }
     }
-    let missing = summary.coverage.missing(&required);
-    let code = exit_code(&summary, &missing);
-    if output.json {
-        announce::print(&machine_readable(&summary, &missing, code).to_string())?;
+    if (summary.stored_count > 0 || page.is_some())
+        && let Err(error) = results_report::render_index(store)
+    {
+        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    }
+    if args.run.execution.output.json {
+        let told = machine_readable(summary, &missing, page.as_deref(), code);
+        announce::print(&told.to_string())?;
     } else {
-        announce::print(&readable(
-            &summary,
-            &missing,
-            &store.root().to_string_lossy(),
-        ))?;
+        let mut text = readable(summary, &missing, &root);
+        if let Some(reason) = campaign.stopped_by {
+            let _ = write!(text, "\n\nthe campaign {}", reason.told());
+        }
+        if let Some(page) = page {
+            let _ = write!(text, "\n\ncampaign: {page}");
+        }
+        announce::print(&text)?;
     }
     Ok(code)
 }
@@ -141,7 +178,8 @@ fn is_new_failure(simulated: &Simulated, stored: &Mutex<BTreeMap<Vec<String>, u3
 /// Stores a run with its report and returns its name.
 fn keep(store: &Store, simulated: &Simulated, label: &Label) -> Result<String, Failure> {
     let folder = store_run(store, simulated, label, true)?;
-    // A report that cannot be drawn is missing from the folder, which whoever looks for it sees.
+    // What cannot be packed stays as it is, and what cannot be drawn is missing, which whoever looks for it sees.
+    let _ = folder.pack();
     let _ = results_report::render_run(&folder);
     Ok(folder.manifest()?.name)
 }
@@ -256,7 +294,12 @@ fn headline(summary: &CampaignSummary) -> String {
     )
 }
 
-fn machine_readable(summary: &CampaignSummary, missing: &[&str], code: u8) -> Value {
+fn machine_readable(
+    summary: &CampaignSummary,
+    missing: &[&str],
+    page: Option<&str>,
+    code: u8,
+) -> Value {
     let groups: Vec<Value> = summary
         .groups()
         .into_iter()
@@ -294,6 +337,7 @@ fn machine_readable(summary: &CampaignSummary, missing: &[&str], code: u8) -> Va
             "required_but_missing": missing,
         },
         "groups": groups,
+        "page": page,
         "exit_code": code,
     })
 }

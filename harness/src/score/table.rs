@@ -191,7 +191,11 @@ fn out_of_reach_of<'a>(bugs: impl Iterator<Item = &'a String>) -> String {
             let _ = writeln!(told, "- {id} {bug} cannot be noticed: {why}.");
         }
     }
-    if told.is_empty() { told } else { format!("\n{told}") }
+    if told.is_empty() {
+        told
+    } else {
+        format!("\n{told}")
+    }
 }
 
 fn head(score: &Score) -> String {
@@ -308,7 +312,10 @@ mod tests {
         assert!(row("B51").contains("nobody"), "{page}");
         assert!(row("B01").contains("not hunted"), "{page}");
         assert!(page.contains("1 of 4 bugs"), "{page}");
-        assert!(page.contains("- B67 cluster-id-skip cannot be noticed: all nodes"), "{page}");
+        assert!(
+            page.contains("- B67 cluster-id-skip cannot be noticed: all nodes"),
+            "{page}"
+        );
         assert!(page.contains("seed 4: liveness/recovery"), "{page}");
     }
 

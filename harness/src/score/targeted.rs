@@ -68,7 +68,8 @@ const OUT_OF_REACH: [(Bug, &str); 2] = [
 /// Flags of `run` and `sim` that were made for this bug.
 pub fn flags(bug: Bug) -> Option<&'static str> {
     let mut all = FLAGS.iter();
-    all.find(|(known, _)| *known == bug).map(|(_, flags)| *flags)
+    all.find(|(known, _)| *known == bug)
+        .map(|(_, flags)| *flags)
 }
 
 /// Why no run can show this bug, for people.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use checkers::coverage::{self, Coverage};
 use nemesis::family::Family;
 use nemesis::tuning::family_name;
+use results::campaign::FamilyYield;
 use results::verdict::Validity;
 
 use super::session::{SessionPlan, Simulated};
@@ -94,19 +95,6 @@ pub struct CampaignSummary {
     pub interrupted: bool,
 }
 
-/// What came of one family of faults.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct FamilyYield {
-    /// Seeds in which it was on.
-    pub seed_count: u64,
-    /// How many of these were invalid.
-    pub invalid_count: u64,
-    /// Its faults that were due.
-    pub fault_count: u64,
-    /// How many of these had an effect.
-    pub effective_count: u64,
-}
-
 impl CampaignSummary {
     /// The worst verdict of all seeds.
     pub fn worst(&self) -> Validity {
@@ -174,7 +162,11 @@ impl CampaignSummary {
         let is_written = trial.nemesis.iter().any(|word| word == SCHEDULE);
         let mut on: BTreeSet<&str> = trial.nemesis.iter().map(|it| family_name(it)).collect();
         if is_written {
-            on = trial.faults.iter().map(|it| it.fault.kind.as_str()).collect();
+            on = trial
+                .faults
+                .iter()
+                .map(|it| it.fault.kind.as_str())
+                .collect();
         }
         for name in on {
             let its = self.by_family.entry(name.to_owned()).or_default();

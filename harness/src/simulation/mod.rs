@@ -31,8 +31,6 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use campaign::{
-    Campaign, CampaignSummary, FamilyYield, SCHEDULE, SeedOutcome, run_campaign,
-};
+pub use campaign::{Campaign, CampaignSummary, SCHEDULE, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};

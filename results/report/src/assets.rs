@@ -17,13 +17,20 @@ pub(crate) const RUN_SCRIPT: &str = concat!(
     include_str!("../templates/run/timeline.js"),
     include_str!("../templates/run/controls.js"),
     include_str!("../templates/run/messages.js"),
+    include_str!("../templates/run/orders.js"),
     include_str!("../templates/run/start.js"),
 );
 
 /// The script of the list of runs: filter and sort.
 pub(crate) const INDEX_SCRIPT: &str = include_str!("../templates/index.js");
 
-/// The style of the list of runs.
+/// The script of a campaign's page: copying the command.
+pub(crate) const CAMPAIGN_SCRIPT: &str = concat!(
+    "\"use strict\";\n",
+    include_str!("../templates/run/copy.js")
+);
+
+/// The style of the list of runs and of campaigns.
 pub(crate) fn index_style() -> String {
     BASE_STYLE.to_owned()
 }

@@ -35,14 +35,16 @@ pub(crate) fn reproduce(run: &Run) -> Vec<ReproduceCommand> {
     let name = printable(&run.name);
     let store = run.manifest.as_ref().and_then(store_of);
     let network = run.manifest.as_ref().and_then(network_of);
-    let on_run = |verb: &str| {
-        let mut words = vec!["harness", verb, &name];
+    let on = |run: &str, verb: &str| {
+        let run = printable(run);
+        let mut words = vec!["harness", verb, &run];
         if verb != "analyze" {
             words.extend(network.iter().flat_map(|network| ["--network", *network]));
         }
         words.extend(store.iter().flat_map(|store| ["--out", store.as_str()]));
         line(&words)
     };
+    let on_run = |verb: &str| on(&name, verb);
     let simulated = run.manifest.as_ref().is_some_and(Manifest::is_simulated);
     let invalid = run
         .verdict
@@ -67,7 +69,14 @@ pub(crate) fn reproduce(run: &Run) -> Vec<ReproduceCommand> {
     }
     if let Some(manifest) = &run.manifest {
         // What a swarm drew cannot be written as flags; the replay above has it.
-        if manifest.options.cluster.swarm.is_none() {
+        if is_shrunk(manifest) {
+            if let Some(origin) = &manifest.replay_of {
+                commands.push(ReproduceCommand {
+                    purpose: "Replay the run that this one was shrunk from",
+                    command: on(origin, "replay"),
+                });
+            }
+        } else if manifest.options.cluster.swarm.is_none() {
             commands.push(ReproduceCommand {
                 purpose: if manifest.replay_of.is_some() {
                     "Start over from the seed (this run was itself a replay)"
@@ -83,6 +92,12 @@ pub(crate) fn reproduce(run: &Run) -> Vec<ReproduceCommand> {
         });
     }
     commands
+}
+
+/// Whether the run came out of shrinking: no flags say what was left out of it.
+fn is_shrunk(manifest: &Manifest) -> bool {
+    let verb = manifest.environment.command.get(1);
+    verb.is_some_and(|verb| verb == "shrink") || !manifest.options.left_out_operations.is_empty()
 }
 
 /// The folder of runs that the run was told to use, unless it is the usual one.

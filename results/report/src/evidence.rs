@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::lanes::{self, LaneOperation};
+use crate::orders::{self, OrdersView};
 use crate::text;
 
 /// More rows than this help nobody; the whole evidence is in `verdict.json`.
@@ -22,6 +23,8 @@ pub(crate) struct EvidenceView {
     pub(crate) operations: Vec<OperationRow>,
     /// Lane diagram of the operations, an SVG element; empty without operations.
     pub(crate) lanes: String,
+    /// The orders that were possible, where they can be told.
+    pub(crate) orders: Option<OrdersView>,
     /// What else happened at that time, one line each.
     pub(crate) context: Vec<String>,
     /// What was left out, for people; empty when nothing was.
@@ -119,6 +122,7 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
             failing: failing(one),
         })
     });
+    view.orders = orders::view(evidence);
     view.lanes = lanes::diagram(&bars.collect::<Vec<_>>());
     Some(view)
 }

@@ -3,6 +3,7 @@
 
 mod archive;
 mod assets;
+mod campaign_page;
 mod commands;
 mod content_policy;
 mod context;
@@ -14,9 +15,11 @@ mod index_page;
 mod interactive;
 mod junit;
 mod lanes;
+mod markdown;
 mod messages;
 mod names;
 mod operations;
+mod orders;
 mod plots;
 mod reading;
 mod run_page;
@@ -24,7 +27,9 @@ mod serve;
 mod text;
 mod timeline;
 
+pub use campaign_page::render_campaign;
 pub use error::{ReportError, Result};
 pub use index_page::render_index;
+pub use markdown::{RunSummary, campaign_markdown, run_markdown};
 pub use run_page::render_run;
 pub use serve::serve;

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use results::manifest::Manifest;
+use results::packed;
 use results::schedule::{FaultOutcome, ScheduledFault};
 use results::store::RunFolder;
 use results::verdict::Verdict;
@@ -144,7 +145,9 @@ pub(crate) fn reason_of(error: results::Error) -> String {
         results::Error::Malformed { line, reason, .. } => format!("line {line}: {reason}"),
         results::Error::UnsupportedVersion {
             found, supported, ..
-        } => format!("has format version {found}; this program reads version {supported}"),
+        } => format!(
+            "has format version {found}; this program reads versions up to {supported}, a newer one wrote it"
+        ),
         other => other.to_string(),
     }
 }
@@ -162,12 +165,9 @@ fn each_line(
             what,
         });
     };
-    let content = match std::fs::read(path) {
+    let content = match packed::read(path) {
         Ok(content) => content,
-        Err(source) => {
-            let error = results::Error::io("read", path, source);
-            return damage(reason_of(error));
-        }
+        Err(error) => return damage(reason_of(error)),
     };
     let mut first = None;
     let mut refused_count = 0u64;
@@ -228,25 +228,15 @@ fn files_of(folder: &RunFolder, nodes: &[NodeTimeline]) -> Vec<String> {
             files.push(format!("nodes/{}/{file}", node.node));
         }
     }
-    files.retain(|file| file == "junit.xml" || folder.path().join(file).is_file());
-    files
-}
-
-/// Counts the `ok` lines of clients without parsing the history; used for lists of many runs.
-pub(crate) fn count_ok_lines(path: &Path) -> Option<u64> {
-    let content = std::fs::read(path).ok()?;
-    let lines = content.split(|byte| *byte == b'\n');
-    let ok_count = lines.filter(|line| {
-        let head = &line[..line.len().min(200)];
-        contains(head, br#""type":"ok""#) && !contains(head, br#""process":"nemesis""#)
+    let there = files.into_iter().filter_map(|file| {
+        let packed = format!("{file}{}", packed::ENDING);
+        let is_there = |file: &str| folder.path().join(file).is_file();
+        match () {
+            () if file == "junit.xml" || is_there(&file) => Some(file),
+            () => is_there(&packed).then_some(packed),
+        }
     });
-    Some(ok_count.count() as u64)
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack
-        .windows(needle.len())
-        .any(|window| window == needle)
+    there.collect()
 }
 
 #[cfg(test)]
@@ -289,22 +279,5 @@ mod tests {
         let (numbers, damages) = read_numbers("1\n{\"a");
         assert_eq!(numbers, [1]);
         assert!(damages[0].what.contains("cut off"), "{}", damages[0].what);
-    }
-
-    #[test]
-    fn only_client_operations_are_counted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history.jsonl");
-        let content = concat!(
-            r#"{"index":0,"time":1,"process":0,"type":"invoke","f":"read"}"#,
-            "\n",
-            r#"{"index":1,"time":2,"process":0,"type":"ok","f":"read"}"#,
-            "\n",
-            r#"{"index":2,"time":3,"process":"nemesis","type":"ok","f":"heal"}"#,
-            "\n",
-        );
-        std::fs::write(&path, content).unwrap();
-        assert_eq!(count_ok_lines(&path), Some(1));
-        assert_eq!(count_ok_lines(&folder.path().join("none")), None);
     }
 }

@@ -265,11 +265,8 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
 fn notices(run: &Run) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(manifest) = &run.manifest {
-        if manifest.phases.interrupted && manifest.is_simulated() {
-            let what = "This simulation ended at the first event that violated an invariant.";
-            notices.push(what.to_owned());
-        } else if manifest.phases.interrupted {
-            notices.push("The user stopped this run early.".to_owned());
+        if let Some(reason) = manifest.phases.stop_reason(manifest.is_simulated()) {
+            notices.push(format!("This run {}.", reason.told()));
         }
         if manifest.ended.is_none() {
             notices.push(

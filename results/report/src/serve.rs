@@ -11,11 +11,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use results::housekeeping::may_be_going_on;
-use results::store::{RunFolder, Store};
+use results::packed;
+use results::store::{CAMPAIGNS, RunFolder, Store};
 use tower_http::services::ServeDir;
 
 use crate::error::{ReportError, Result};
-use crate::{archive, index_page, render_run};
+use crate::{archive, campaign_page, index_page, render_run};
 
 /// The pages bring a stricter policy of their own; this one also covers recorded files.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
@@ -33,7 +34,8 @@ struct Site {
 
 /// Serves the store until the future is dropped: `/` is the list of runs, rendered anew for every
 /// request; `/<run>/` is the report of a run, rendered anew when the recording is newer; `/<run>.tar.gz` is
-/// all of it in one file. Pages of a run that goes on ask for themselves again.
+/// all of it in one file; `/campaigns/<name>.html` is a campaign, rendered anew for every request. Pages of what
+/// goes on ask for themselves again.
 ///
 /// Which addresses can reach it is decided by the listener alone.
 ///
@@ -73,6 +75,12 @@ async fn guard(State(site): State<Site>, request: Request, next: Next) -> Respon
     if segments.is_empty() || segments == ["index.html"] {
         return protected(list(&site).await);
     }
+    if let [folder, page] = segments.as_slice()
+        && folder == CAMPAIGNS
+        && let Some(name) = page.strip_suffix(".html")
+    {
+        return protected(campaign(&site, name).await);
+    }
     if let Some(run) = archive::asked_for(&segments) {
         return match resolve(site.store.root(), &[run.to_owned()]) {
             Some(path) if path.is_dir() => protected(download(&path)),
@@ -104,12 +112,31 @@ async fn guard(State(site): State<Site>, request: Request, next: Next) -> Respon
 
 async fn list(site: &Site) -> Response {
     let store = site.store.clone();
+    let page = tokio::task::spawn_blocking(move || index_page::page(&store));
+    answer(page.await, "The list of runs could not be rendered.")
+}
+
+/// A campaign, rendered anew: the runs it names may be gone, and it may still be going on.
+async fn campaign(site: &Site, name: &str) -> Response {
+    let (store, name) = (site.store.clone(), name.to_owned());
     let page = tokio::task::spawn_blocking(move || {
-        let newest = store.list()?.into_iter().next();
-        let is_live = newest.is_some_and(|(folder, manifest)| may_be_going_on(&folder, &manifest));
-        index_page::page(&store).map(|page| (page, is_live))
+        // Not to be told from one that is damaged: neither has anything to show.
+        let campaign = store.campaign(&name).ok()?;
+        let is_live = campaign_page::may_be_going_on(&campaign);
+        Some(campaign_page::page(&store, &campaign).map(|page| (page, is_live)))
     });
-    let page = page.await;
+    match page.await {
+        Ok(None) => not_found(),
+        Ok(Some(page)) => answer(Ok(page), ""),
+        Err(error) => answer(Err(error), "The campaign could not be rendered."),
+    }
+}
+
+/// A page with whether it is to be asked for again.
+fn answer(
+    page: std::result::Result<Result<(String, bool)>, tokio::task::JoinError>,
+    panicked: &str,
+) -> Response {
     match page {
         Ok(Ok((page, is_live))) => {
             let mut response = Html(page).into_response();
@@ -119,7 +146,7 @@ async fn list(site: &Site) -> Response {
             response
         }
         Ok(Err(error)) => failure(&error.to_string()),
-        Err(_) => failure("The list of runs could not be rendered."),
+        Err(_) => failure(panicked),
     }
 }
 
@@ -186,7 +213,7 @@ fn is_stale(folder: &RunFolder) -> bool {
     };
     let recorded = [
         folder.manifest_path(),
-        folder.history_path(),
+        packed::present(&folder.history_path()),
         folder.schedule_path(),
         folder.verdict_path(),
     ];

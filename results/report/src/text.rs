@@ -62,17 +62,6 @@ pub(crate) fn duration_ms(duration_ms: u64) -> String {
     }
 }
 
-/// A size in bytes with a unit that fits: `812 B`, `3.4 MB`.
-pub(crate) fn size_bytes(size_bytes: u64) -> String {
-    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    let size = size_bytes as f64;
-    match units.into_iter().find(|(unit, _)| size >= *unit) {
-        Some((unit, name)) if size < unit * 10.0 => format!("{:.1} {name}", size / unit),
-        Some((unit, name)) => format!("{:.0} {name}", size / unit),
-        None => format!("{size_bytes} B"),
-    }
-}
-
 /// A number with thin spaces between groups of three digits.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -122,9 +111,6 @@ mod tests {
         assert_eq!(duration_ms(303_000), "5 min 3 s");
         assert_eq!(duration_ms(7_250), "7.2 s");
         assert_eq!(moment_ns(12_304_000_000), "12.304 s");
-        assert_eq!(size_bytes(812), "812 B");
-        assert_eq!(size_bytes(3_440_000), "3.4 MB");
-        assert_eq!(size_bytes(48_000), "48 kB");
     }
 
     #[test]

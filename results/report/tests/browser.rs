@@ -4,136 +4,18 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use results::store::{RunFolder, Store};
+use common::browser::{READY, chromium, drive};
+use common::violated_run;
+use results::store::Store;
 use results_report::{render_index, render_run};
-use serde_json::Value;
-
-/// A word that no page writes to its console.
-const MARK: &str = "BROWSER-TEST ";
-
-/// Ends the browser also when a test fails.
-struct Browser(Child);
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn chromium() -> Option<PathBuf> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let path = std::env::var_os("PATH")?;
-    let folders: Vec<_> = std::env::split_paths(&path).collect();
-    let mut places = names
-        .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    let found = places.find(|place| place.is_file());
-    if found.is_none() {
-        eprintln!("skipped: no Chromium is installed");
-    }
-    found
-}
-
-/// Opens `page` with `script` added, which ends by calling `done(value)`; returns that value.
-///
-/// The page's content security policy is taken out of the copy, since it would refuse the script; that
-/// the page itself obeys it is a test of its own.
-fn drive(page: &Path, script: &str) -> Option<Value> {
-    let program = chromium()?;
-    let html = std::fs::read_to_string(page).unwrap();
-    let (before, rest) = html.split_once("<meta http-equiv=").unwrap();
-    let (_, after) = rest.split_once('>').unwrap();
-    let driver = format!(
-        "<script>(async () => {{
-            const done = (value) => console.log({MARK:?} + JSON.stringify(value));
-            const sleep = (ms) => new Promise((then) => setTimeout(then, ms));
-            const until = async (fits) => {{ while (!fits()) await sleep(20); }};
-            const get = (id) => document.getElementById(id);
-            addEventListener('error', (event) => done({{ error: event.message }}));
-            try {{ {script} }} catch (error) {{ done({{ error: String(error.stack) }}); }}
-        }})();</script>"
-    );
-    let copy = page.with_file_name("driven.html");
-    std::fs::write(&copy, format!("{before}{after}{driver}")).unwrap();
-    let line = console(&program, &copy, &[], |line| line.contains(MARK));
-    let json = line.split_once(MARK).unwrap().1;
-    // The console line ends with where it came from.
-    let end = json.rfind("\", source:").unwrap_or(json.len());
-    let value: Value = serde_json::from_str(&json[..end]).unwrap();
-    assert!(value["error"].is_null(), "{value}");
-    Some(value)
-}
-
-/// The first line of the browser's log that `fits`.
-fn console(program: &Path, page: &Path, flags: &[&str], fits: impl Fn(&str) -> bool) -> String {
-    let profile = tempfile::tempdir().unwrap();
-    let child = Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-        ])
-        .args([
-            "--enable-logging=stderr",
-            "--window-size=1280,900",
-            "--remote-debugging-port=0",
-        ])
-        .args(flags)
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", page.display()))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut browser = Browser(child);
-    let log = BufReader::new(browser.0.stderr.take().unwrap());
-    let (sender, lines) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for line in log.lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                break;
-            }
-        }
-    });
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let mut seen = Vec::new();
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match lines.recv_timeout(left) {
-            Ok(line) if fits(&line) => return line,
-            Ok(line) => seen.push(line),
-            Err(_) => panic!("the browser never said what was waited for: {seen:#?}"),
-        }
-    }
-}
 
 fn store() -> (tempfile::TempDir, Store) {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path().join("runs"));
     (root, store)
-}
-
-const READY: &str = "await until(() => document.documentElement.dataset.ready === 'true');";
-
-/// A stale read whose operations are in the history, so that the timeline can mark them.
-fn violated_run(store: &Store) -> RunFolder {
-    let mut verdict = common::invalid_verdict();
-    let checker = verdict.checkers.get_mut("linearizable").unwrap();
-    let operations = checker.evidence["operations"].as_array_mut().unwrap();
-    for (operation, index) in operations.iter_mut().zip([20u64, 2, 4, 6, 8]) {
-        operation["index"] = index.into();
-    }
-    checker.evidence["failing_index"] = 20u64.into();
-    let folder = common::complete_run(store, "one", 2000, &verdict);
-    render_run(&folder).unwrap();
-    folder
 }
 
 #[test]
@@ -342,6 +224,132 @@ fn runs_are_filtered_sorted_and_compared() {
     }
     assert!(!differing.contains("Workload"), "{told}");
     assert!(told["seeds"].as_str().unwrap().contains("43"));
+}
+
+#[test]
+fn orders_of_a_violation_are_tried_with_the_keyboard() {
+    let (_root, store) = store();
+    let folder = violated_run(&store);
+    let script = format!(
+        "{READY}
+        const told = {{}};
+        const orders = document.querySelector('.orders');
+        const steps = () => [...orders.querySelectorAll('.steps li')].map((step) => step.textContent);
+        const choices = () => [...orders.querySelectorAll('.choices li')].map((one) => one.textContent);
+        const press = (name) => orders.querySelector(`[data-do=${{name}}]`).click();
+        told.furthest = steps();
+        told.stuck = choices();
+        told.status = orders.querySelector('.told').textContent;
+        press('restart');
+        told.first = choices();
+        told.isBackOff = orders.querySelector('[data-do=back]').disabled;
+        // A button that has the focus is what Enter presses; each choice hands the focus on.
+        orders.querySelector('.choices button').focus();
+        let count = 0;
+        while (document.activeElement.closest('.choices') && count < 20) {{
+            document.activeElement.click();
+            count += 1;
+        }}
+        told.placed = steps().length;
+        told.count = count;
+        told.end = orders.querySelector('.told').textContent;
+        told.focus = document.activeElement.dataset.do;
+        press('back');
+        told.back = steps().length;
+        press('following');
+        told.other = steps();
+        press('previous');
+        press('previous');
+        told.all = orders.querySelector('output').textContent;
+        told.isInTabOrder = [...orders.querySelectorAll('button')].every((one) => one.tabIndex === 0);
+        done(told);"
+    );
+    let Some(told) = drive(&folder.report_path(), &script) else {
+        return;
+    };
+    let text = |name: &str| told[name].to_string();
+    assert!(text("furthest").contains("write 5 by process 3"), "{told}");
+    assert!(
+        text("stuck").contains("read → 4 by process 7 does not fit: the value is 5"),
+        "{told}"
+    );
+    assert!(
+        text("status").contains("3 of 4 acknowledged operations"),
+        "{told}"
+    );
+    assert_eq!(
+        told["first"].as_array().unwrap()[0],
+        "write 4 by process 2 may come next",
+        "{told}"
+    );
+    assert_eq!(told["isBackOff"], true);
+    assert_eq!(told["placed"], told["count"]);
+    assert!(text("end").contains("gets stuck"), "{told}");
+    assert_eq!(told["focus"], "back", "{told}");
+    assert_eq!(
+        told["back"].as_u64().unwrap() + 1,
+        told["placed"].as_u64().unwrap()
+    );
+    assert!(text("all").contains("all stuck"), "{told}");
+    assert_eq!(told["isInTabOrder"], true);
+}
+
+#[test]
+fn a_campaign_leads_to_the_runs_that_are_left_of_it() {
+    let (_root, store) = store();
+    violated_run(&store);
+    common::campaign(&store, "campaign-1");
+    render_index(&store).unwrap();
+    let script = "
+        const link = document.querySelector('#campaigns a');
+        done({ seeds: link.closest('tr').textContent, href: link.getAttribute('href') });";
+    let Some(told) = drive(&store.root().join("index.html"), script) else {
+        return;
+    };
+    assert_eq!(told["href"], "campaigns/campaign-1.html");
+    assert!(
+        told["seeds"].to_string().contains("drawn from all"),
+        "{told}"
+    );
+    let script = "
+        done({
+            links: [...document.querySelectorAll('#failures a')].map((link) => link.getAttribute('href')),
+            rows: [...document.querySelectorAll('#failures tbody tr')].map((row) => row.textContent),
+            bold: document.querySelectorAll('#failures td b').length,
+            copy: !document.querySelector('button.copy').hidden,
+        });";
+    let page = store.campaigns_path().join("campaign-1.html");
+    let told = drive(&page, script).unwrap();
+    assert_eq!(told["links"], serde_json::json!(["../one/index.html"]));
+    let rows = told["rows"].to_string();
+    assert!(
+        rows.contains("removed") && rows.contains("not stored"),
+        "{told}"
+    );
+    assert_eq!(told["bold"], 0, "markup of a recording is text");
+    assert_eq!(told["copy"], true);
+}
+
+/// A run of usual size: run with `cargo test --release -p results-report --test browser -- --ignored --nocapture`
+/// to see the figures.
+#[test]
+#[ignore = "measures times, which needs a quiet machine"]
+fn a_report_of_thirty_seconds_is_small_and_ready_at_once() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "usual", 6000, &common::invalid_verdict());
+    // As many events as five nodes write in that time.
+    for node in 1..=5 {
+        let trace = common::trace(node, 9_000);
+        std::fs::write(folder.trace_path(&format!("n{node}")), trace).unwrap();
+    }
+    folder.pack().unwrap();
+    let started = Instant::now();
+    render_run(&folder).unwrap();
+    let rendered = started.elapsed();
+    let size_bytes = std::fs::metadata(folder.report_path()).unwrap().len();
+    eprintln!("30 s: rendered in {rendered:?}, {size_bytes} bytes");
+    assert!(rendered < Duration::from_secs(1), "{rendered:?}");
+    assert!(size_bytes < 2_000_000, "{size_bytes} bytes");
 }
 
 /// A million operations: run with `cargo test --release -p results-report --test browser -- --ignored

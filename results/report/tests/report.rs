@@ -559,7 +559,7 @@ fn the_index_lists_all_runs_newest_first() {
     render_index(&store).unwrap();
     let html = read(store.root(), "index.html");
     let text = text_of(&html);
-    assert!(text.contains("no verdict (interrupted)"));
+    assert!(text.contains("no verdict (still going on)"));
     assert!(text.contains("vote-not-persisted"));
     assert!(text.contains("rubbish: manifest.json: missing"));
     let newer = html.find("href=\"newer/index.html\"").unwrap();
@@ -568,6 +568,16 @@ fn the_index_lists_all_runs_newest_first() {
         !html.contains("href=\"latest/"),
         "the link is not a run of its own"
     );
+    let history = std::fs::File::options()
+        .write(true)
+        .open(half.history_path())
+        .unwrap();
+    history
+        .set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200))
+        .unwrap();
+    render_index(&store).unwrap();
+    let html = read(store.root(), "index.html");
+    assert!(text_of(&html).contains("no verdict (interrupted)"));
 
     let counted = |folder: &RunFolder| {
         let history = read(folder.path(), "history.jsonl");

@@ -132,6 +132,35 @@ async fn a_report_is_rendered_on_request_and_again_when_the_verdict_changes() {
 }
 
 #[tokio::test]
+async fn a_campaign_is_rendered_anew_and_nothing_else_is_a_page() {
+    let served = served().await;
+    common::campaign(&served.store, "campaign-1");
+    let (_, _, list) = served.get("/").await;
+    assert!(list.contains("href=\"campaigns/campaign-1.html\""));
+    let (status, kind, page) = served.get("/campaigns/campaign-1.html").await;
+    assert_eq!(
+        (status, kind.as_str()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
+    assert!(page.contains("href=\"../one/index.html\""));
+    results::housekeeping::remove(&served.store.find("one").unwrap()).unwrap();
+    let (_, _, page) = served.get("/campaigns/campaign-1.html").await;
+    assert!(!page.contains("href=\"../one/index.html\""));
+    let evil = served.store.campaigns_path().join("evil.html");
+    std::fs::write(evil, "<script>alert(1)</script>").unwrap();
+    let (status, _, page) = served.get("/campaigns/evil.html").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(!page.contains("alert"));
+    let (status, kind, _) = served.get("/campaigns/campaign-1.json").await;
+    assert_eq!(
+        (status, kind.as_str()),
+        (StatusCode::OK, "application/json")
+    );
+    let (status, ..) = served.get("/campaigns/%2e%2e%2fone.html").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn files_come_with_types_that_cannot_run() {
     let served = served().await;
     let page = served.store.root().join("one/nodes/n1/page.html");
@@ -280,4 +309,46 @@ async fn pages_of_a_run_that_goes_on_ask_for_themselves_again() {
         conflict,
         "its files still grow"
     );
+}
+
+/// Thousands of runs: run with `cargo test --release -p results-report --test serve -- --ignored --nocapture` to see
+/// the figures.
+#[tokio::test]
+#[ignore = "writes 5,000 run folders and measures times, which needs a quiet machine"]
+#[allow(clippy::print_stderr)]
+async fn five_thousand_runs_are_listed_within_a_second() {
+    let served = served().await;
+    let verdict = common::valid_verdict();
+    for number in 0..5000u64 {
+        let name = format!("register-kill-20261129T140311{number:04}Z-{number}");
+        let folder = served.store.create_run(&name).unwrap();
+        let manifest = common::manifest(&name, number);
+        folder.write_manifest(&manifest).unwrap();
+        std::fs::write(folder.history_path(), common::history(50, number)).unwrap();
+        std::fs::write(folder.schedule_path(), common::schedule().to_string()).unwrap();
+        for node in 1..=5 {
+            let node = format!("n{node}");
+            std::fs::create_dir_all(folder.node_path(&node)).unwrap();
+            std::fs::write(folder.trace_path(&node), "").unwrap();
+        }
+        folder.write_verdict(&verdict).unwrap();
+    }
+    // Left alone for as long as it takes to be sure that nothing changes any more.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let mut took_ms = Vec::new();
+    for _ in 0..4 {
+        let started = std::time::Instant::now();
+        let (status, _, page) = served.get("/").await;
+        took_ms.push(started.elapsed().as_millis());
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(page.matches("data-label=\"Run\"").count(), 5001);
+    }
+    let started = std::time::Instant::now();
+    let listed = results::overview::overviews(&served.store).unwrap();
+    let list_ms = started.elapsed().as_millis();
+    assert_eq!(listed.runs.len(), 5001);
+    eprintln!(
+        "5001 runs: served in {took_ms:?} ms (the first time all are read), listed in {list_ms} ms"
+    );
+    assert!(took_ms[1..].iter().all(|took_ms| *took_ms < 1000) && list_ms < 1000);
 }

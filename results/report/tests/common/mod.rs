@@ -1,14 +1,23 @@
 //! Owns synthetic recordings for the tests: run folders as a real run would leave them.
 //! Never runs a cluster.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stderr
+)]
+
+pub mod browser;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use results::campaign::{Campaign, FailureGroup, FamilyYield, SeedResult};
 use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions};
 use results::store::{RunFolder, Store};
-use results::verdict::Verdict;
+use results::verdict::{Validity, Verdict};
 use serde_json::{Value, json};
 
 pub const SECOND_NS: u64 = 1_000_000_000;
@@ -86,7 +95,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
             healed: Some(30 * SECOND_NS + 200_000_000),
             recovered: Some(30 * SECOND_NS + 900_000_000),
             finished: Some(33 * SECOND_NS),
-            interrupted: false,
+            ..Phases::default()
         },
         simulation: None,
     }
@@ -240,6 +249,20 @@ pub fn complete_run(store: &Store, name: &str, operations: u64, verdict: &Verdic
     folder
 }
 
+/// A stale read whose operations are in the history, so that the timeline can mark them.
+pub fn violated_run(store: &Store) -> RunFolder {
+    let mut verdict = invalid_verdict();
+    let checker = verdict.checkers.get_mut("linearizable").unwrap();
+    let operations = checker.evidence["operations"].as_array_mut().unwrap();
+    for (operation, index) in operations.iter_mut().zip([20u64, 2, 4, 6, 8]) {
+        operation["index"] = index.into();
+    }
+    checker.evidence["failing_index"] = 20u64.into();
+    let folder = complete_run(store, "one", 2000, &verdict);
+    results_report::render_run(&folder).unwrap();
+    folder
+}
+
 /// A run of `count` operations: a million of them in as many lines as a real one would write.
 pub fn large_run(store: &Store, name: &str, count: u64) -> RunFolder {
     let folder = complete_run(store, name, 1, &invalid_verdict());
@@ -335,4 +358,67 @@ fn assert_entities(text: &str) {
                 .is_some_and(|number| number.bytes().all(|b| b.is_ascii_alphanumeric()));
         assert!(known, "unknown entity &{name};");
     }
+}
+
+/// A campaign with a group of every kind, some of whose runs are in `store`.
+pub fn campaign(store: &Store, name: &str) -> Campaign {
+    let outcome = |seed: u64, run: Option<&str>| SeedResult {
+        seed,
+        summary: format!("key 3: read by process {seed} returned 4, <b>but</b> 5 was written"),
+        run: run.map(Into::into),
+    };
+    let group = |valid, failures: &[&str], outcomes: Vec<SeedResult>| FailureGroup {
+        valid,
+        failures: failures.iter().map(|&one| one.into()).collect(),
+        seed_count: outcomes.len() as u64 + 5,
+        outcomes,
+    };
+    let campaign = Campaign {
+        format_version: 1,
+        name: name.into(),
+        command: ["harness", "sim", "--seeds", "1..1000"]
+            .map(Into::into)
+            .into(),
+        harness_version: "0.1.0".into(),
+        started: "2026-11-29T15:00:00Z".parse().unwrap(),
+        ended: Some("2026-11-29T15:01:40Z".parse().unwrap()),
+        stopped_by: None,
+        required_but_missing: Vec::new(),
+        first_seed: 1,
+        last_seed: 1000,
+        workload: "register".into(),
+        nemesis: vec!["all".into()],
+        is_swarm: true,
+        bug: Some("stale-read".into()),
+        done_count: 1000,
+        valid_count: 987,
+        invalid_count: 7,
+        unknown_count: 6,
+        simulated_ms: 30_000_000,
+        elapsed_ms: 100_000,
+        event_count: 12_345_678,
+        repeated_count: 20,
+        peak_memory_bytes: Some(93 << 20),
+        families: [(
+            "kill".to_owned(),
+            FamilyYield {
+                seed_count: 500,
+                invalid_count: 3,
+                fault_count: 4000,
+                effective_count: 3900,
+            },
+        )]
+        .into(),
+        groups: vec![
+            group(
+                Validity::Invalid,
+                &["epoch-history/I1", "linearizable"],
+                vec![outcome(4, Some("one")), outcome(9, Some("gone"))],
+            ),
+            group(Validity::Unknown, &["nemesis"], vec![outcome(17, None)]),
+        ],
+    };
+    store.write_campaign(&campaign).unwrap();
+    results_report::render_campaign(store, &campaign).unwrap();
+    campaign
 }

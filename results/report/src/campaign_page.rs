@@ -1,0 +1,269 @@
+//! Owns the page of a campaign: what came of many seeds, and in which ways some failed.
+//! Never shows a run that was removed as if it were still there.
+
+use std::time::Duration;
+
+use askama::Template;
+use results::byte_size::shown;
+use results::campaign::{Campaign, FailureGroup};
+use results::store::{RunFolder, Store, write_atomically};
+
+use crate::error::{ReportError, Result};
+use crate::run_page::{VerdictView, verdict_view};
+use crate::text::{self, printable};
+use crate::{assets, commands, content_policy};
+
+/// A campaign without an end whose file was not written for longer has died.
+const LIFE_SIGN: Duration = Duration::from_secs(60);
+
+#[derive(Template)]
+#[template(path = "campaign.html")]
+struct CampaignPage {
+    policy: String,
+    style: String,
+    script: &'static str,
+    name: String,
+    verdict: VerdictView,
+    is_live: bool,
+    facts: Vec<(&'static str, String)>,
+    notices: Vec<String>,
+    command: String,
+    groups: Vec<GroupView>,
+    families: Vec<FamilyRow>,
+}
+
+struct GroupView {
+    verdict: VerdictView,
+    failures: String,
+    told: String,
+    seeds: Vec<SeedRow>,
+    left_out_count: u64,
+}
+
+struct SeedRow {
+    seed: u64,
+    summary: String,
+    /// Empty without a report.
+    href: String,
+    is_gone: bool,
+}
+
+struct FamilyRow {
+    name: String,
+    seeds: String,
+    invalid: String,
+    faults: String,
+    effective: String,
+}
+
+/// A campaign in the list of all runs.
+pub(crate) struct CampaignRow {
+    pub(crate) href: String,
+    pub(crate) name: String,
+    pub(crate) verdict: VerdictView,
+    pub(crate) done: String,
+    pub(crate) invalid: String,
+    pub(crate) unknown: String,
+    pub(crate) nemesis: String,
+    pub(crate) bug: String,
+    pub(crate) started: String,
+    pub(crate) took: String,
+}
+
+/// Writes `campaigns/<name>.html`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn render_campaign(store: &Store, campaign: &Campaign) -> Result<()> {
+    let page = page(store, campaign)?;
+    let path = store
+        .campaigns_path()
+        .join(format!("{}.html", campaign.name));
+    write_atomically(&path, page.as_bytes())?;
+    Ok(())
+}
+
+/// The page as HTML.
+pub(crate) fn page(store: &Store, campaign: &Campaign) -> Result<String> {
+    let style = assets::index_style();
+    let page = CampaignPage {
+        policy: content_policy::policy(&style, assets::CAMPAIGN_SCRIPT),
+        style,
+        script: assets::CAMPAIGN_SCRIPT,
+        name: printable(&campaign.name),
+        verdict: verdict_view(Some(campaign.valid()), &campaign.headline()),
+        is_live: may_be_going_on(campaign),
+        facts: facts(campaign),
+        notices: notices(campaign),
+        command: printable(&commands::line(&campaign.command)),
+        groups: campaign
+            .groups
+            .iter()
+            .map(|one| group(store, one))
+            .collect(),
+        families: families(campaign),
+    };
+    page.render()
+        .map_err(ReportError::template("campaign.html"))
+}
+
+/// Whether a campaign may still be going on: it has no end, and was written lately.
+pub(crate) fn may_be_going_on(campaign: &Campaign) -> bool {
+    if campaign.ended.is_some() {
+        return false;
+    }
+    let told = campaign.started + Duration::from_millis(campaign.elapsed_ms);
+    let silent = chrono::Utc::now() - told;
+    silent.to_std().is_ok_and(|silent| silent < LIFE_SIGN) || silent.num_milliseconds() < 0
+}
+
+/// Rows of the list of all runs.
+pub(crate) fn rows(campaigns: &[Campaign]) -> Vec<CampaignRow> {
+    let row = |campaign: &Campaign| CampaignRow {
+        href: format!("campaigns/{}.html", text::url_segment(&campaign.name)),
+        name: printable(&campaign.name),
+        verdict: verdict_view(Some(campaign.valid()), ""),
+        done: match campaign.done_count == campaign.asked_count() {
+            true => text::count(campaign.done_count),
+            false => format!(
+                "{} of {}",
+                text::count(campaign.done_count),
+                text::count(campaign.asked_count())
+            ),
+        },
+        invalid: text::count(campaign.invalid_count),
+        unknown: text::count(campaign.unknown_count),
+        nemesis: nemesis(campaign),
+        bug: printable(campaign.bug.as_deref().unwrap_or("–")),
+        started: campaign.started.format("%Y-%m-%d %H:%M:%S").to_string(),
+        took: text::duration_ms(campaign.elapsed_ms),
+    };
+    campaigns.iter().map(row).collect()
+}
+
+fn nemesis(campaign: &Campaign) -> String {
+    let families = match campaign.nemesis.as_slice() {
+        [] => "none".to_owned(),
+        families => printable(&families.join(", ")),
+    };
+    match campaign.is_swarm {
+        true => format!("drawn from {families}"),
+        false => families,
+    }
+}
+
+fn facts(campaign: &Campaign) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        (
+            "seeds",
+            format!("{} to {}", campaign.first_seed, campaign.last_seed),
+        ),
+        ("done", text::count(campaign.done_count)),
+        ("valid", text::count(campaign.valid_count)),
+        ("invalid", text::count(campaign.invalid_count)),
+        ("unknown", text::count(campaign.unknown_count)),
+        ("workload", printable(&campaign.workload)),
+        ("nemesis", nemesis(campaign)),
+        (
+            "started",
+            campaign.started.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        ),
+        ("took", text::duration_ms(campaign.elapsed_ms)),
+        (
+            "seeds per second",
+            format!("{:.1}", campaign.rate_per_second()),
+        ),
+        ("simulated", text::duration_ms(campaign.simulated_ms)),
+        ("times real time", format!("{:.0}", campaign.speed())),
+        ("events", text::count(campaign.event_count)),
+    ];
+    if let Some(bug) = &campaign.bug {
+        facts.push(("seeded bug", printable(bug)));
+    }
+    if let Some(bytes) = campaign.peak_memory_bytes {
+        facts.push(("most memory", shown(bytes)));
+    }
+    facts.push(("harness", printable(&campaign.harness_version)));
+    facts
+}
+
+fn notices(campaign: &Campaign) -> Vec<String> {
+    let mut notices = Vec::new();
+    if let Some(reason) = campaign.stopped_by {
+        let left = campaign.asked_count() - campaign.done_count.min(campaign.asked_count());
+        notices.push(format!(
+            "This campaign {}; {} seeds were not run to their end.",
+            reason.told(),
+            text::count(left)
+        ));
+    } else if campaign.ended.is_none() {
+        notices.push(match may_be_going_on(campaign) {
+            true => "It is still going on.".to_owned(),
+            false => "It has no recorded end: it was cut short.".to_owned(),
+        });
+    }
+    if !campaign.required_but_missing.is_empty() {
+        let missing = printable(&campaign.required_but_missing.join(", "));
+        notices.push(format!("No seed hit what had to be hit: {missing}."));
+    }
+    match campaign.repeated_count {
+        0 => {}
+        1 => notices.push("1 seed was run twice, with the same events.".into()),
+        count => notices.push(format!(
+            "{} seeds were run twice, with the same events.",
+            text::count(count)
+        )),
+    }
+    notices
+}
+
+fn group(store: &Store, group: &FailureGroup) -> GroupView {
+    let seeds: Vec<SeedRow> = group
+        .outcomes
+        .iter()
+        .map(|outcome| {
+            let run = outcome.run.as_deref();
+            let is_there = |run: &&str| {
+                RunFolder::at(store.root().join(run))
+                    .manifest_path()
+                    .is_file()
+            };
+            let href = run
+                .filter(is_there)
+                .map(|run| format!("../{}/index.html", text::url_segment(run)));
+            SeedRow {
+                seed: outcome.seed,
+                summary: printable(&outcome.summary),
+                is_gone: run.is_some() && href.is_none(),
+                href: href.unwrap_or_default(),
+            }
+        })
+        .collect();
+    let stored_count = seeds.iter().filter(|seed| !seed.href.is_empty()).count();
+    GroupView {
+        verdict: verdict_view(Some(group.valid), ""),
+        failures: printable(&group.failures.join(", ")),
+        told: format!(
+            "{} {}; {stored_count} of their runs can be opened.",
+            text::count(group.seed_count),
+            if group.seed_count == 1 {
+                "seed"
+            } else {
+                "seeds"
+            },
+        ),
+        left_out_count: group.seed_count.saturating_sub(seeds.len() as u64),
+        seeds,
+    }
+}
+
+fn families(campaign: &Campaign) -> Vec<FamilyRow> {
+    let rows = campaign.families.iter().map(|(name, its)| FamilyRow {
+        name: printable(name),
+        seeds: text::count(its.seed_count),
+        invalid: text::count(its.invalid_count),
+        faults: text::count(its.fault_count),
+        effective: text::count(its.effective_count),
+    });
+    rows.collect()
+}
