@@ -228,7 +228,7 @@ fn readable(summary: &CampaignSummary, missing: &[&str], store: &str) -> String 
         };
         let _ = write!(text, "\n  seeds:  {}{more}", named.join(", "));
         if let Some(first) = outcomes.first() {
-            let _ = write!(text, "\n  why:    {}", first.summary);
+            let _ = write!(text, "\n  why:    {}", valid.reason_in(&first.summary));
         }
         let stored = outcomes
             .iter()

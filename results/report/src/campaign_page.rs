@@ -233,7 +233,7 @@ fn group(store: &Store, group: &FailureGroup) -> GroupView {
                 .map(|run| format!("../{}/index.html", text::url_segment(run)));
             SeedRow {
                 seed: outcome.seed,
-                summary: printable(&outcome.summary),
+                summary: printable(group.valid.reason_in(&outcome.summary)),
                 is_gone: run.is_some() && href.is_none(),
                 href: href.unwrap_or_default(),
             }
