@@ -20,7 +20,7 @@ fn digests(lab: &Lab) -> Vec<(u64, String)> {
     let mut digests: Vec<_> = std::fs::read_dir(lab.runs())
         .unwrap()
         .flatten()
-        .filter(|entry| entry.path().join("manifest.json").is_file())
+        .filter(|entry| entry.file_type().unwrap().is_dir() && entry.file_name() != "campaigns")
         .map(|entry| {
             let manifest = document(&entry.path().join("manifest.json"));
             assert_eq!(manifest["world"], "simulation");

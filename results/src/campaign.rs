@@ -67,6 +67,9 @@ pub struct Campaign {
     /// By family of faults: what came of it.
     #[serde(default)]
     pub families: BTreeMap<String, FamilyYield>,
+    /// What had to be hit by some seed, and was hit by none: cells of coverage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required_but_missing: Vec<String>,
     /// Seeds that are not valid by what they violated, the worst and largest group first.
     pub groups: Vec<FailureGroup>,
 }
@@ -118,11 +121,13 @@ impl Campaign {
             .saturating_add(1)
     }
 
-    /// The worst verdict of all seeds; unknown when none is over.
+    /// The worst verdict of all seeds; unknown also when none is over, or none hit what had to be hit.
     pub fn valid(&self) -> Validity {
+        let misses = !self.required_but_missing.is_empty();
         match (self.invalid_count, self.unknown_count, self.done_count) {
             (1.., ..) => Validity::Invalid,
             (_, 1.., _) | (_, _, 0) => Validity::Unknown,
+            _ if misses => Validity::Unknown,
             _ => Validity::Valid,
         }
     }

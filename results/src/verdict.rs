@@ -31,6 +31,13 @@ impl Validity {
             Self::Invalid => "invalid",
         }
     }
+
+    /// A summary without the word that it begins with, for where that word stands beside it.
+    pub fn reason_in(self, summary: &str) -> &str {
+        let rest = summary.strip_prefix(self.word());
+        let rest = rest.and_then(|rest| rest.strip_prefix(": "));
+        rest.unwrap_or(summary)
+    }
 }
 
 impl Serialize for Validity {
@@ -142,6 +149,12 @@ mod tests {
         assert_eq!(Validity::worst([Valid, Unknown]), Unknown);
         assert_eq!(Validity::worst([Unknown, Invalid, Valid]), Invalid);
         assert_eq!(Validity::worst([]), Valid);
+    }
+
+    #[test]
+    fn a_summary_is_told_without_the_word_that_stands_beside_it() {
+        assert_eq!(Validity::Invalid.reason_in("invalid: stale"), "stale");
+        assert_eq!(Validity::Valid.reason_in("validated"), "validated");
     }
 
     #[test]

@@ -89,13 +89,10 @@ fn word(text: &str) -> String {
 
 pub(super) fn headline(verdict: &Verdict) -> String {
     let word = verdict.valid.word();
-    // The summary stands on its own elsewhere, so it begins with the word that is above it here.
-    let reason = verdict.summary.strip_prefix(word);
-    let reason = reason.and_then(|rest| rest.strip_prefix(": "));
     format!(
         "verdict: {}\nwhy:     {}",
         word.to_uppercase(),
-        reason.unwrap_or(&verdict.summary)
+        verdict.valid.reason_in(&verdict.summary)
     )
 }
 

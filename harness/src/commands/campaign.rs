@@ -77,6 +77,7 @@ impl<'a> Kept<'a> {
             repeated_count: 0,
             peak_memory_bytes: None,
             families: Default::default(),
+            required_but_missing: Vec::new(),
             groups: Vec::new(),
         };
         Self {
@@ -90,33 +91,36 @@ impl<'a> Kept<'a> {
     /// Keeps what is known so far, unless that was done a moment ago.
     pub(super) fn show(&mut self, summary: &CampaignSummary, progress: &Progress) {
         let elapsed_ms = summary.elapsed.as_millis() as u64;
-        if elapsed_ms < self.last_ms.saturating_add(KEEP_EVERY_MS) {
+        if !self.has_page() || elapsed_ms < self.last_ms.saturating_add(KEEP_EVERY_MS) {
             return;
         }
         self.last_ms = elapsed_ms;
         self.write(&self.filled(summary), progress);
     }
 
-    /// Keeps what came out. Returns it with the path of its page.
+    /// What came out, and the path of its page. A single seed is no campaign: nothing is kept of it. `missing` is
+    /// what had to be hit and never was.
     pub(super) fn finish(
         &self,
         summary: &CampaignSummary,
+        missing: &[&str],
         progress: &Progress,
-    ) -> (Campaign, String) {
+    ) -> (Campaign, Option<String>) {
         let mut campaign = self.filled(summary);
         campaign.ended = Some(Utc::now());
         campaign.stopped_by = stop_reason(summary, self.fail_fast);
+        campaign.required_but_missing = missing.iter().map(|&cell| cell.to_owned()).collect();
+        if !self.has_page() {
+            return (campaign, None);
+        }
         self.write(&campaign, progress);
         let page = self.store.campaigns_path();
         let page = page.join(format!("{}.html", campaign.name));
-        (campaign, page.display().to_string())
+        (campaign, Some(page.display().to_string()))
     }
 
-    /// What came out, without keeping it.
-    pub(super) fn only_told(&self, summary: &CampaignSummary) -> Campaign {
-        let mut campaign = self.filled(summary);
-        campaign.stopped_by = stop_reason(summary, self.fail_fast);
-        campaign
+    fn has_page(&self) -> bool {
+        self.blank.first_seed < self.blank.last_seed
     }
 
     fn write(&self, campaign: &Campaign, progress: &Progress) {

@@ -50,7 +50,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
             "--client-links: {NO_CLIENT_LINKS}"
         )));
     }
-    let mut ci = Summary::open(&args.run.execution.summary)?;
+    let ci = Summary::open(&args.run.execution.summary)?;
     let seeds = match args.run.seed {
         Some(seed) => seed..=seed,
         None => args.seeds.clone(),
@@ -74,19 +74,16 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         let wanted = args.run.execution.keep || is_new_failure(simulated, &stored);
         wanted.then(|| keep(&store, simulated, &label)).transpose()
     };
-    let seeds_asked = (*seeds.start(), *seeds.end());
     let about = About {
         label: &label.beginning,
         command,
-        seeds: seeds_asked,
+        seeds: (*seeds.start(), *seeds.end()),
         options: &first.options,
         drawn_from: args
             .swarm
             .then(|| args.run.nemesis.clone().unwrap_or_else(|| "all".into())),
         fail_fast: args.run.fail_fast,
     };
-    // A single seed is no campaign.
-    let has_page = seeds_asked.0 < seeds_asked.1;
     let mut kept = Kept::new(&store, about);
     let summary = run_campaign(Campaign {
         seeds,
@@ -97,40 +94,40 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         keep: &keep,
         show: &mut |summary| {
             progress.show_campaign(summary);
-            if has_page {
-                kept.show(summary, &progress);
-            }
+            kept.show(summary, &progress);
         },
     })?;
     progress.clear();
-    let (campaign, page) = match has_page {
-        true => {
-            let (campaign, page) = kept.finish(&summary, &progress);
-            (campaign, Some(page))
-        }
-        false => (kept.only_told(&summary), None),
-    };
-    ci.campaign(
-        &campaign,
-        page.as_deref(),
-        &store.root().to_string_lossy(),
-        &progress,
-    );
+    conclude(args, &store, &summary, &required, (&kept, ci), &progress)
+}
+
+/// Keeps and tells what came out. Returns the exit code.
+fn conclude(
+    args: &SimArgs,
+    store: &Store,
+    summary: &CampaignSummary,
+    required: &[String],
+    (kept, mut ci): (&Kept<'_>, Summary),
+    progress: &Progress,
+) -> Result<u8, Failure> {
+    let missing = summary.coverage.missing(required);
+    let code = exit_code(summary, &missing);
+    let (campaign, page) = kept.finish(summary, &missing, progress);
+    let root = store.root().to_string_lossy();
+    ci.campaign(&campaign, page.as_deref(), &root, progress);
     if summary.stored_count > 0 {
         store.refresh_latest()?;
     }
-    if summary.stored_count > 0 || has_page {
-        if let Err(error) = results_report::render_index(&store) {
-            progress.note(&format!("the index of runs could not be drawn: {error}"));
-        }
+    if (summary.stored_count > 0 || page.is_some())
+        && let Err(error) = results_report::render_index(store)
+    {
+        progress.note(&format!("the index of runs could not be drawn: {error}"));
     }
-    let missing = summary.coverage.missing(&required);
-    let code = exit_code(&summary, &missing);
-    if output.json {
-        let told = machine_readable(&summary, &missing, code, page.as_deref());
+    if args.run.execution.output.json {
+        let told = machine_readable(summary, &missing, page.as_deref(), code);
         announce::print(&told.to_string())?;
     } else {
-        let mut text = readable(&summary, &missing, &store.root().to_string_lossy());
+        let mut text = readable(summary, &missing, &root);
         if let Some(reason) = campaign.stopped_by {
             let _ = write!(text, "\n\nthe campaign {}", reason.told());
         }
@@ -231,7 +228,7 @@ fn readable(summary: &CampaignSummary, missing: &[&str], store: &str) -> String 
         };
         let _ = write!(text, "\n  seeds:  {}{more}", named.join(", "));
         if let Some(first) = outcomes.first() {
-            let _ = write!(text, "\n  why:    {}", first.summary);
+            let _ = write!(text, "\n  why:    {}", valid.reason_in(&first.summary));
         }
         let stored = outcomes
             .iter()
@@ -300,8 +297,8 @@ fn headline(summary: &CampaignSummary) -> String {
 fn machine_readable(
     summary: &CampaignSummary,
     missing: &[&str],
-    code: u8,
     page: Option<&str>,
+    code: u8,
 ) -> Value {
     let groups: Vec<Value> = summary
         .groups()

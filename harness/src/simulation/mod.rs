@@ -31,7 +31,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use campaign::{Campaign, CampaignSummary, FamilyYield, SeedOutcome, run_campaign};
+pub use campaign::{Campaign, CampaignSummary, SCHEDULE, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub(crate) use panics::caught;
 pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};

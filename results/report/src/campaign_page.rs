@@ -202,6 +202,10 @@ fn notices(campaign: &Campaign) -> Vec<String> {
             false => "It has no recorded end: it was cut short.".to_owned(),
         });
     }
+    if !campaign.required_but_missing.is_empty() {
+        let missing = printable(&campaign.required_but_missing.join(", "));
+        notices.push(format!("No seed hit what had to be hit: {missing}."));
+    }
     match campaign.repeated_count {
         0 => {}
         1 => notices.push("1 seed was run twice, with the same events.".into()),
@@ -229,7 +233,7 @@ fn group(store: &Store, group: &FailureGroup) -> GroupView {
                 .map(|run| format!("../{}/index.html", text::url_segment(run)));
             SeedRow {
                 seed: outcome.seed,
-                summary: printable(&outcome.summary),
+                summary: printable(group.valid.reason_in(&outcome.summary)),
                 is_gone: run.is_some() && href.is_none(),
                 href: href.unwrap_or_default(),
             }

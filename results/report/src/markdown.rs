@@ -41,7 +41,8 @@ pub fn run_markdown(run: &RunSummary<'_>) -> String {
         name => name,
     };
     let mut text = heading(verdict.valid, name);
-    let _ = writeln!(text, "{}\n", escaped(&verdict.summary));
+    let why = verdict.valid.reason_in(&verdict.summary);
+    let _ = writeln!(text, "{}\n", escaped(why));
     if let Some(note) = run.note {
         let _ = writeln!(text, "{}\n", escaped(note));
     }
@@ -111,6 +112,10 @@ pub fn campaign_markdown(
                 campaign.speed()
             ),
         ),
+        (
+            "Required, but never hit",
+            campaign.required_but_missing.join(", "),
+        ),
         ("Page", page.unwrap_or_default().to_owned()),
     ];
     text.push_str(&list(&facts));
@@ -142,7 +147,8 @@ fn group_row(group: &FailureGroup) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let why = group.outcomes.first().map_or("", |first| &first.summary);
+    let why = group.outcomes.first();
+    let why = why.map_or("", |first| group.valid.reason_in(&first.summary));
     format!(
         "| {} {} | {} | {}{more} | {} |\n",
         sign(group.valid),
@@ -200,12 +206,14 @@ fn commands(commands: &[(&str, String)]) -> String {
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     let mut before = ' ';
-    for letter in printable(text).chars() {
+    let text = printable(text);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
             '\n' | '\t' => safe.push(' '),
             // GitHub makes links of these without being asked to.
             '@' => safe.push_str("&#64;"),
-            ':' if before.is_ascii_alphabetic() => safe.push_str("&#58;"),
+            ':' if letters.peek() == Some(&'/') => safe.push_str("&#58;"),
             '.' if before == 'w' || before == 'W' => safe.push_str("&#46;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
@@ -234,7 +242,7 @@ mod tests {
     fn nothing_of_a_recording_is_markup() {
         let evil = "<img src=x onerror=alert(1)> | a `b` *c* [d](http://e) ![f](g)\n# h\u{202e} @user www.x.y <!-- &amp;";
         let safe = escaped(evil);
-        for markup in ["<", "| ", "](", "http:", "@", "www.", "\n", "\u{202e}"] {
+        for markup in ["<", "| ", "](", "http:/", "@", "www.", "\n", "\u{202e}"] {
             let unescaped = safe.replace(&format!("\\{markup}"), "");
             assert!(
                 !unescaped.contains(markup) || markup == "| ",
@@ -244,6 +252,7 @@ mod tests {
         assert!(safe.contains("\\|") && safe.contains("\\`b\\`") && safe.contains("\\*c\\*"));
         assert_eq!(escaped("- 1"), "\\- 1");
         assert_eq!(escaped("12. x"), "12\\. x");
+        assert_eq!(escaped("6 seeds: 1 valid"), "6 seeds: 1 valid");
         assert_eq!(
             escaped("from 17.328 s to 17.365 s"),
             "from 17.328 s to 17.365 s"

@@ -182,9 +182,7 @@ fn links(moments: &[Moment]) -> Vec<MomentLink> {
 fn verdict_of(run: &Run) -> VerdictView {
     if let Some(verdict) = &run.verdict {
         // The word stands above it in large letters.
-        let word = format!("{}: ", verdict.valid.word());
-        let summary = &verdict.summary;
-        let why = summary.strip_prefix(&word).unwrap_or(summary);
+        let why = verdict.valid.reason_in(&verdict.summary);
         return verdict_view(Some(verdict.valid), why);
     }
     let damaged = run

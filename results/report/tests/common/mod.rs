@@ -383,6 +383,7 @@ pub fn campaign(store: &Store, name: &str) -> Campaign {
         started: "2026-11-29T15:00:00Z".parse().unwrap(),
         ended: Some("2026-11-29T15:01:40Z".parse().unwrap()),
         stopped_by: None,
+        required_but_missing: Vec::new(),
         first_seed: 1,
         last_seed: 1000,
         workload: "register".into(),
