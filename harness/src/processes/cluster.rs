@@ -9,7 +9,7 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use nemesis::fault::{DiskFault, DiskProblem};
-use nemesis::processes as signals;
+use nemesis::processes::{self as signals, ProcessError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -261,17 +261,24 @@ impl Cluster {
     /// Kills a node with SIGKILL and waits until it is gone.
     ///
     /// # Errors
-    /// For people: it did not run, or did not die.
+    /// For people: it did not run, ended by itself just before, or did not die.
     pub(super) async fn kill(&self, node: &str) -> Result<(), String> {
         let mut slot = self.slot(node)?.lock().await;
         let Some(process) = slot.process.as_mut() else {
             return Err(format!("{node} does not run"));
         };
         let killed = signals::kill(process.pid()).await;
-        killed.map_err(|error| format!("cannot kill {node}: {error}"))?;
+        let is_late = matches!(killed, Err(ProcessError::Dead { .. }));
+        if let (Err(error), false) = (killed, is_late) {
+            return Err(format!("cannot kill {node}: {error}"));
+        }
         let ended = process.wait_ended(DEATH_LIMIT).await;
-        ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
+        let status = ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
         self.set_address(node, None);
+        if is_late && !slot.is_ending {
+            slot.note_crash(status);
+            return Err(format!("{node} ended by itself before it was killed"));
+        }
         slot.note_down(ENDED_BY_A_FAULT);
         Ok(())
     }
@@ -331,11 +338,16 @@ impl Cluster {
     /// # Errors
     /// For people: it did not die.
     pub(super) async fn dismiss(&self, node: &str) -> Result<(), String> {
-        // What another fault has killed already needs no end.
-        if self.address(node).is_some() {
-            self.kill(node).await?;
+        // What another fault has killed already needs no end, nor does what ends in this very moment.
+        let killed = match self.address(node) {
+            Some(_) => self.kill(node).await,
+            None => Ok(()),
+        };
+        let mut slot = self.slot(node)?.lock().await;
+        if slot.process.is_some() {
+            return killed;
         }
-        self.slot(node)?.lock().await.is_owed = false;
+        slot.is_owed = false;
         Ok(())
     }
 
