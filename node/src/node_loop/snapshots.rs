@@ -12,7 +12,7 @@ use crate::storage::{SnapshotHeader, SnapshotWriter, Storage, StorageError};
 use super::boundary::LoadError;
 
 /// How many bytes of a snapshot are written at a time. Between pieces the node does its other work.
-const PIECE_BYTES: usize = 1024 * 1024;
+const PIECE_BYTES: usize = 256 * 1024;
 
 /// How long a snapshot stays after a follower took a piece of it. Longer than a follower goes without
 /// a piece before it begins anew, and than it takes to install what it has.

@@ -84,6 +84,7 @@ impl Replica {
         let timeout_ns = request.timeout_ms.saturating_mul(NS_PER_MS).max(1);
         let deadline_ns = after(self.now_ns, timeout_ns);
         if let Some(leader) = self.as_leader_mut() {
+            leader.forget_nameless();
             leader.voter_changes.push(VoterChange {
                 kind: Kind::Upgrade,
                 ticket: Some(ticket),

@@ -15,6 +15,9 @@ use crate::storage::error::{StorageError, write_error};
 /// Records are gathered into batches of about this size, so that the file depends on the records
 /// alone and not on how they were handed over.
 const BATCH_BYTES: usize = 256 * 1024;
+/// How much is written at most before it is made durable. To leave all of it to the end would keep the node
+/// from everything else for as long as the disk takes for a whole snapshot.
+const SYNC_BYTES: u64 = 2 * 1024 * 1024;
 /// Largest record of a snapshot.
 pub const MAX_RECORD_BYTES: usize = MAX_BATCH_BYTES - HEADER_BYTES - RECORD_OVERHEAD_BYTES;
 const RECORD_OVERHEAD_BYTES: usize = 4;
@@ -31,6 +34,8 @@ pub struct SnapshotWriter {
     pending: Vec<Vec<u8>>,
     pending_bytes: usize,
     length_bytes: u64,
+    /// How much of it is durable.
+    synced_bytes: u64,
 }
 
 impl SnapshotWriter {
@@ -50,6 +55,7 @@ impl SnapshotWriter {
             pending: Vec::new(),
             pending_bytes: 0,
             length_bytes: batch.bytes().len() as u64,
+            synced_bytes: 0,
         })
     }
 
@@ -58,12 +64,15 @@ impl SnapshotWriter {
         self.id
     }
 
+    /// Not to sync now and then is a deliberate mistake.
+    ///
     /// # Panics
     /// If a record is larger than [`MAX_RECORD_BYTES`].
     pub(crate) fn append<D: Disk, R: AsRef<[u8]>>(
         &mut self,
         disk: &mut D,
         records: &[R],
+        sync: bool,
     ) -> Result<(), StorageError> {
         for record in records {
             let record = record.as_ref();
@@ -79,7 +88,8 @@ impl SnapshotWriter {
             self.pending.push(record.to_vec());
             self.pending_bytes += record_bytes;
         }
-        Ok(())
+        let part = part_name(self.id);
+        sync_now_and_then(disk, &part, self.length_bytes, &mut self.synced_bytes, sync)
     }
 
     /// Returns the header and the size of the file in bytes. Not to sync first is a deliberate mistake.
@@ -134,6 +144,8 @@ impl SnapshotWriter {
 pub struct SnapshotDownload {
     id: SnapshotId,
     length_bytes: u64,
+    /// How much of it is durable.
+    synced_bytes: u64,
 }
 
 impl SnapshotDownload {
@@ -144,6 +156,7 @@ impl SnapshotDownload {
         Ok(Self {
             id,
             length_bytes: 0,
+            synced_bytes: 0,
         })
     }
 
@@ -162,6 +175,7 @@ impl SnapshotDownload {
         disk: &mut D,
         position_bytes: u64,
         bytes: &[u8],
+        sync: bool,
     ) -> Result<(), StorageError> {
         if position_bytes != self.length_bytes {
             return Err(StorageError::DownloadPosition {
@@ -174,7 +188,7 @@ impl SnapshotDownload {
         disk.append(&part, bytes)
             .map_err(write_error("append to", &part))?;
         self.length_bytes += bytes.len() as u64;
-        Ok(())
+        sync_now_and_then(disk, &part, self.length_bytes, &mut self.synced_bytes, sync)
     }
 
     /// Checks every byte before anything else. A file that is not the snapshot is removed.
@@ -215,6 +229,20 @@ fn part_name(id: SnapshotId) -> String {
 
 fn download_name(id: SnapshotId) -> String {
     file_name(id) + FETCHED_SUFFIX
+}
+
+fn sync_now_and_then<D: Disk>(
+    disk: &mut D,
+    part: &str,
+    length_bytes: u64,
+    synced_bytes: &mut u64,
+    sync: bool,
+) -> Result<(), StorageError> {
+    if sync && length_bytes - *synced_bytes >= SYNC_BYTES {
+        disk.sync(part).map_err(write_error("sync", part))?;
+        *synced_bytes = length_bytes;
+    }
+    Ok(())
 }
 
 fn publish<D: Disk>(

@@ -140,7 +140,8 @@ impl<D: Disk> Storage<D> {
         writer: &mut SnapshotWriter,
         records: &[R],
     ) -> Result<(), StorageError> {
-        self.change(|_, disk| writer.append(disk, records))
+        let sync = self.sync_snapshots;
+        self.change(|_, disk| writer.append(disk, records, sync))
     }
 
     /// Completes the snapshot and returns what the protocol core must be told of it. Durable on
@@ -199,7 +200,8 @@ impl<D: Disk> Storage<D> {
         position_bytes: u64,
         bytes: &[u8],
     ) -> Result<(), StorageError> {
-        self.change(|_, disk| download.append(disk, position_bytes, bytes))
+        let sync = self.sync_snapshots;
+        self.change(|_, disk| download.append(disk, position_bytes, bytes, sync))
     }
 
     /// Checks every byte of the snapshot and completes it. Durable on return. The log is as before;

@@ -123,6 +123,7 @@ fn all_voters_enter_the_log_in_one_batch_with_the_version() {
     assert_eq!(described.kraft_version, 1);
     assert!(described.uncommitted_voter_change);
     assert_eq!(described.voters[2].directory_id, key(3).directory_id);
+    assert_eq!(described.observers, [], "nobody is there twice");
 
     leader.solo.flush();
     let effects = leader.acknowledge(3);

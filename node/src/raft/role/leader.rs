@@ -112,6 +112,12 @@ impl Leader {
             .filter(move |(key, progress)| !voters.contains(key) && progress.is_current(now_ns))
     }
 
+    /// Forgets what is known of replicas without a directory id, which are voters no longer by their id alone.
+    /// They fetch again under their full names.
+    pub(crate) fn forget_nameless(&mut self) {
+        self.replicas.retain(|key, _| key.directory_id.is_some());
+    }
+
     /// The other voters, the longest log first.
     pub(crate) fn preferred_successors(&self, voters: &VoterSet, id: NodeId) -> Vec<ReplicaKey> {
         let others = voters.iter().map(|voter| voter.key);

@@ -79,7 +79,7 @@ pub(super) fn records_of(id: SnapshotId) -> Vec<Vec<u8>> {
 pub(super) fn bytes_of(id: SnapshotId) -> Vec<u8> {
     let mut disk = CrashDisk::default();
     let mut writer = SnapshotWriter::begin(&mut disk, id, header_of(id)).unwrap();
-    writer.append(&mut disk, &records_of(id)).unwrap();
+    writer.append(&mut disk, &records_of(id), true).unwrap();
     writer.freeze(&mut disk, true).unwrap();
     disk.durable_image()[&checkpoint::file_name(id)].clone()
 }

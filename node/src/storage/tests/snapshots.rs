@@ -8,7 +8,9 @@ use crate::batch::Batch;
 use crate::control_record::ControlRecord;
 use crate::ids::{DirectoryId, Epoch, NodeId, Offset, SnapshotId};
 use crate::raft::{EpochStart, RecordedVoters};
-use crate::storage::{DirectoryDisk, Disk, SnapshotHeader, Storage, StorageError, WriteBehindDisk};
+use crate::storage::{
+    DirectoryDisk, Disk, SnapshotHeader, Storage, StorageError, StorageOptions, WriteBehindDisk,
+};
 
 /// Batches at 0, 1, 2, ... of epochs 1, 1, 1, 2, 2, 2, ..., three to a segment.
 fn filled(count: i64) -> (CrashDisk, Storage<CrashDisk>) {
@@ -458,4 +460,34 @@ fn voters_of_a_configuration_are_not_stored() {
         voters,
     };
     let _ = storage.begin_snapshot(snapshot(3, 1), header);
+}
+
+/// How often the file of a snapshot of 5 MiB, written in pieces, was made durable before its last piece.
+fn early_sync_count(sync_snapshots: bool) -> usize {
+    let disk = CrashDisk::default();
+    let options = StorageOptions {
+        sync_snapshots,
+        ..super::OPTIONS
+    };
+    let (mut storage, _) = Storage::open(disk.clone(), &identity(), options).unwrap();
+    storage.append(&batch(0, 1, 1, 50)).unwrap();
+    storage.sync().unwrap();
+    let id = snapshot(1, 1);
+    let mut writer = storage.begin_snapshot(id, header_of(id)).unwrap().unwrap();
+    for _ in 0..20 {
+        let records = vec![vec![7; 64 * 1024]; 4];
+        storage.append_snapshot(&mut writer, &records).unwrap();
+    }
+    let journal = disk.journal();
+    let is_sync = |entry: &&String| entry.contains("sync") && entry.contains(".part");
+    let count = journal.iter().filter(is_sync).count();
+    storage.freeze_snapshot(writer).unwrap();
+    assert_eq!(records(&storage, id).len(), 80);
+    count
+}
+
+#[test]
+fn a_large_snapshot_becomes_durable_piece_by_piece() {
+    assert_eq!(early_sync_count(true), 2);
+    assert_eq!(early_sync_count(false), 0, "the mistake stays one");
 }
