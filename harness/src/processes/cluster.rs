@@ -261,9 +261,12 @@ impl Cluster {
     /// Kills a node with SIGKILL and waits until it is gone.
     ///
     /// # Errors
-    /// For people: it did not run, or did not die.
+    /// For people: it did not run, or did not die. One that had just ended by itself is down as well.
     pub(super) async fn kill(&self, node: &str) -> Result<(), String> {
         let mut slot = self.slot(node)?.lock().await;
+        if slot.notice_end() {
+            self.set_address(node, None);
+        }
         let Some(process) = slot.process.as_mut() else {
             return Err(format!("{node} does not run"));
         };
@@ -332,11 +335,20 @@ impl Cluster {
     /// For people: it did not die.
     pub(super) async fn dismiss(&self, node: &str) -> Result<(), String> {
         // What another fault has killed already needs no end.
-        if self.address(node).is_some() {
-            self.kill(node).await?;
+        let killed = match self.address(node) {
+            Some(_) => self.kill(node).await,
+            None => Ok(()),
+        };
+        let mut slot = self.slot(node)?.lock().await;
+        if slot.notice_end() {
+            self.set_address(node, None);
         }
-        self.slot(node)?.lock().await.is_owed = false;
-        Ok(())
+        slot.is_owed = false;
+        match &slot.process {
+            Some(_) => killed,
+            // Killed, or ended by itself before it could be.
+            None => Ok(()),
+        }
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
