@@ -9,7 +9,7 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use nemesis::fault::{DiskFault, DiskProblem};
-use nemesis::processes::{self as signals, ProcessError};
+use nemesis::processes as signals;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -261,24 +261,20 @@ impl Cluster {
     /// Kills a node with SIGKILL and waits until it is gone.
     ///
     /// # Errors
-    /// For people: it did not run, ended by itself just before, or did not die.
+    /// For people: it did not run, or did not die. One that had just ended by itself is down as well.
     pub(super) async fn kill(&self, node: &str) -> Result<(), String> {
         let mut slot = self.slot(node)?.lock().await;
+        if slot.notice_end() {
+            self.set_address(node, None);
+        }
         let Some(process) = slot.process.as_mut() else {
             return Err(format!("{node} does not run"));
         };
         let killed = signals::kill(process.pid()).await;
-        let is_late = matches!(killed, Err(ProcessError::Dead { .. }));
-        if let (Err(error), false) = (killed, is_late) {
-            return Err(format!("cannot kill {node}: {error}"));
-        }
+        killed.map_err(|error| format!("cannot kill {node}: {error}"))?;
         let ended = process.wait_ended(DEATH_LIMIT).await;
-        let status = ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
+        ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
         self.set_address(node, None);
-        if is_late && !slot.is_ending {
-            slot.note_crash(status);
-            return Err(format!("{node} ended by itself before it was killed"));
-        }
         slot.note_down(ENDED_BY_A_FAULT);
         Ok(())
     }
@@ -338,17 +334,21 @@ impl Cluster {
     /// # Errors
     /// For people: it did not die.
     pub(super) async fn dismiss(&self, node: &str) -> Result<(), String> {
-        // What another fault has killed already needs no end, nor does what ends in this very moment.
+        // What another fault has killed already needs no end.
         let killed = match self.address(node) {
             Some(_) => self.kill(node).await,
             None => Ok(()),
         };
         let mut slot = self.slot(node)?.lock().await;
-        if slot.process.is_some() {
-            return killed;
+        if slot.notice_end() {
+            self.set_address(node, None);
         }
         slot.is_owed = false;
-        Ok(())
+        match &slot.process {
+            Some(_) => killed,
+            // Killed, or ended by itself before it could be.
+            None => Ok(()),
+        }
     }
 
     /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
