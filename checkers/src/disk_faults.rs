@@ -4,6 +4,8 @@
 //! A node whose disk fails must stop, since nobody knows what is durable, and one that finds its data
 //! destroyed must not start from it: to refuse is right, to go on and lie is not.
 
+use std::collections::BTreeMap;
+
 use results::history::{Operation, Process};
 use results::schedule::{Schedule, ScheduledFault};
 use serde_json::{Map, Value};
@@ -48,15 +50,19 @@ pub(crate) fn explanation<'a>(
 }
 
 /// The fault that had destroyed data of this node by then. Only what a start notices is ever destroyed, so
-/// the node must not start any more.
+/// the node must not start any more. `applied_ns` says, by fault, when that was surely done: until then, the fault
+/// may have waited for the node, which may have started meanwhile.
 pub(crate) fn damage<'a>(
     schedule: &'a Schedule,
+    applied_ns: &BTreeMap<u64, u64>,
     node: &str,
     time_ns: u64,
 ) -> Option<&'a ScheduledFault> {
     let mut faults = schedule.faults.iter();
     faults.find(|fault| {
-        let is_past = since_ns(fault).is_some_and(|since_ns| since_ns <= time_ns);
+        let applied_ns = applied_ns.get(&fault.id).copied();
+        let since_ns = applied_ns.or_else(|| since_ns(fault));
+        let is_past = since_ns.is_some_and(|since_ns| since_ns <= time_ns);
         is_past
             && fault.damaged_nodes().any(|damaged| damaged == node)
             && !has_new_disk(schedule, fault, node, time_ns)

@@ -18,6 +18,7 @@ pub mod disk_faults;
 pub mod disks;
 pub mod elements;
 pub mod epoch_history;
+mod fault_times;
 pub mod histories;
 mod incarnations;
 pub mod linearizability;

@@ -12,6 +12,7 @@ use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
 
 use crate::disk_faults::{damage, explanation, left_down};
+use crate::fault_times::applied_ns;
 use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, seconds};
 
 /// Name of the history line by which the harness records that a node ended although nobody asked.
@@ -90,10 +91,11 @@ pub fn check(
 fn check_ends(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {
     let mut failures: Vec<Failure> = trace.iter().filter_map(refusal).collect();
     failures.extend(history.iter().filter_map(crash));
+    let applied_ns = applied_ns(history);
     failures.extend(
         trace
             .iter()
-            .filter_map(|event| heedless_start(event, schedule)),
+            .filter_map(|event| heedless_start(event, schedule, &applied_ns)),
     );
     failures.sort_by_key(|failure| failure.time);
     let (explained, failures): (Vec<_>, Vec<_>) = failures
@@ -202,11 +204,15 @@ fn refusal(event: &TraceEvent) -> Option<Failure> {
 }
 
 /// A node that starts from data that a fault has destroyed, although it could have noticed.
-fn heedless_start(event: &TraceEvent, schedule: &Schedule) -> Option<Failure> {
+fn heedless_start(
+    event: &TraceEvent,
+    schedule: &Schedule,
+    applied_ns: &BTreeMap<u64, u64>,
+) -> Option<Failure> {
     if !matches!(event.detail, TraceDetail::Started(_)) {
         return None;
     }
-    let fault = damage(schedule, &event.node, event.time)?;
+    let fault = damage(schedule, applied_ns, &event.node, event.time)?;
     Some(Failure {
         time: event.time,
         node: event.node.to_string(),
@@ -327,6 +333,14 @@ mod tests {
             check(&[started], &[], &fault(2_400))
         };
         assert_eq!(started(2_399_999_999).valid, Validity::Valid);
+        let waited = serde_json::from_value(json!({
+            "index": 0, "time": 2_600_000_000u64, "process": "nemesis", "type": "info", "f": "start-disk",
+            "value": {"id": 7, "outcome": "installed"}
+        }));
+        let mut meanwhile = super::tests::started();
+        meanwhile.time = 2_500_000_000;
+        let waited = check(&[meanwhile], &[waited.unwrap()], &fault(2_400));
+        assert_eq!(waited.valid, Validity::Valid, "{}", waited.summary);
         let heedless = started(2_500_000_000);
         assert_eq!(heedless.valid, Validity::Invalid);
         assert!(heedless.summary.contains("fault 7"), "{}", heedless.summary);

@@ -10,6 +10,7 @@ use results::trigger::{Edge, EventName};
 use serde_json::Value;
 
 use super::cells::{Cell, Deed, Part, Phase, is_possible};
+use crate::fault_times::applied_ns;
 use crate::node_logs::CRASH;
 use crate::standing::{
     DOWNLOADING, Ground, OBSERVES, STARTING, Stand, Standings, UNFLUSHED, VOTE_ASKED, VOTERS_CHANGE,
@@ -25,13 +26,18 @@ pub(super) fn count(
 ) -> BTreeMap<Cell, u64> {
     let ground = ground(standings, schedule, history);
     let forced = forced_snapshots(&ground, schedule);
+    let applied_ns = applied_ns(history);
     let mut counts = BTreeMap::new();
     for fault in &schedule.faults {
         let Some(at_ns) = begun_ns(fault).filter(|_| fault.had_effect()) else {
             continue;
         };
         let nodes = nodes_of(fault);
+        let applied_ns = applied_ns.get(&fault.id).copied();
         for node in &nodes {
+            // A fault waits for a node that another one holds.
+            let waited_ns = applied_ns.filter(|_| ground.is_down(node, at_ns));
+            let at_ns = waited_ns.unwrap_or(at_ns);
             let is_taking = forced.iter().any(|forced| {
                 forced.fault != fault.id && forced.node == *node && forced.holds(at_ns)
             });
@@ -61,9 +67,12 @@ pub(crate) fn ground<'a>(
     history: &[Operation],
 ) -> Ground<'a> {
     let faults = schedule.faults.iter().filter(|fault| ends_nodes(fault));
+    let applied_ns = applied_ns(history);
     let by_faults = faults.filter_map(|fault| {
         let at_ns = begun_ns(fault)?;
-        Some(nodes_of(fault).into_iter().map(move |node| (node, at_ns)))
+        let applied_ns = applied_ns.get(&fault.id).copied().unwrap_or(at_ns);
+        let nodes = nodes_of(fault).into_iter();
+        Some(nodes.flat_map(move |node| [(node.clone(), at_ns), (node, applied_ns)]))
     });
     let crashes = history
         .iter()

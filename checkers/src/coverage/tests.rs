@@ -332,3 +332,25 @@ fn coverage_of_runs_adds_up() {
         Coverage::default()
     );
 }
+
+#[test]
+fn a_fault_that_waits_for_a_node_hits_it_when_it_is_there() {
+    let mut events = events();
+    events.push((500, "n1", 2, started()));
+    let standings = standings(&events);
+    let mut corrupt = fault(2, "disk", 400, nodes(400, &["n1"]));
+    corrupt["fault"]["what"] = "bit-flip".into();
+    let faults = schedule(json!([fault(1, "kill", 210, nodes(210, &["n1"])), corrupt]));
+    let applied = serde_json::from_value(json!({
+        "index": 0, "time": 510 * MS, "process": "nemesis", "type": "info", "f": "start-disk",
+        "value": {"id": 2, "outcome": "installed"}
+    }));
+    let options = options(&["kill", "disk-corrupt"], |_| {});
+    let result = check(&standings, &options, &faults, &[applied.unwrap()]);
+    let cells = &result.evidence["cells"];
+    assert_eq!(
+        cells["unattached-disk-corrupted-while-starting-up"], 1,
+        "{cells}"
+    );
+    assert_eq!(cells.as_object().unwrap().len(), 2, "{cells}");
+}
