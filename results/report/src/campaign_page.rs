@@ -8,6 +8,7 @@ use results::byte_size::shown;
 use results::campaign::{Campaign, FailureGroup};
 use results::store::{RunFolder, Store, write_atomically};
 
+use crate::commands::ReproduceCommand;
 use crate::error::{ReportError, Result};
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
@@ -27,7 +28,7 @@ struct CampaignPage {
     is_live: bool,
     facts: Vec<(&'static str, String)>,
     notices: Vec<String>,
-    command: String,
+    command: ReproduceCommand,
     groups: Vec<GroupView>,
     families: Vec<FamilyRow>,
 }
@@ -95,7 +96,7 @@ pub(crate) fn page(store: &Store, campaign: &Campaign) -> Result<String> {
         is_live: may_be_going_on(campaign),
         facts: facts(campaign),
         notices: notices(campaign),
-        command: printable(&commands::line(&campaign.command)),
+        command: command(campaign),
         groups: campaign
             .groups
             .iter()
@@ -105,6 +106,18 @@ pub(crate) fn page(store: &Store, campaign: &Campaign) -> Result<String> {
     };
     page.render()
         .map_err(ReportError::template("campaign.html"))
+}
+
+/// The command line that was given, whatever the program was called by.
+fn command(campaign: &Campaign) -> ReproduceCommand {
+    let mut words: Vec<&str> = campaign.command.iter().map(String::as_str).collect();
+    if let Some(program) = words.first_mut() {
+        *program = "harness";
+    }
+    ReproduceCommand {
+        purpose: "The same seeds again",
+        command: printable(&commands::line(&words)),
+    }
 }
 
 /// Whether a campaign may still be going on: it has no end, and was written lately.

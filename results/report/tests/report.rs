@@ -5,6 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use results::manifest::StopReason;
 use results::store::{RunFolder, Store};
 use results_report::{ReportError, render_index, render_run};
 use serde_json::json;
@@ -613,4 +614,58 @@ fn a_simulated_run_shows_its_digest_and_that_it_ended_by_itself() {
     assert!(text.contains("01b3c61632493c1f of 74237 events"));
     assert!(text.contains("ended at the first event that violated an invariant"));
     assert!(!text.contains("The user stopped this run early"));
+}
+
+#[test]
+fn a_shrunk_run_leads_back_to_where_it_came_from() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "small", 20, &common::invalid_verdict());
+    let mut manifest = folder.manifest().unwrap();
+    manifest.environment.command = ["harness", "shrink", "latest"].map(str::to_owned).into();
+    manifest.replay_of = Some("register-kill-7".into());
+    folder.write_manifest(&manifest).unwrap();
+    render_run(&folder).unwrap();
+    let text = text_of(&read(folder.path(), "index.html"));
+    assert!(text.contains("harness replay register-kill-7"));
+    assert!(
+        !text.contains("Start over from the seed"),
+        "no flags say what was left out"
+    );
+}
+
+#[test]
+fn what_stopped_a_run_is_told() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 20, &common::valid_verdict());
+    let mut manifest = folder.manifest().unwrap();
+    manifest.phases.interrupted = true;
+    for (reason, told) in [
+        (None, "was stopped early by the user"),
+        (Some(StopReason::User), "was stopped early by the user"),
+        (Some(StopReason::Violation), "as --fail-fast asks for"),
+    ] {
+        manifest.phases.stopped_by = reason;
+        folder.write_manifest(&manifest).unwrap();
+        render_run(&folder).unwrap();
+        let text = text_of(&read(folder.path(), "index.html"));
+        assert!(text.contains(told), "{reason:?}");
+    }
+}
+
+#[test]
+fn a_packed_recording_is_drawn_and_linked() {
+    let (_root, store) = store();
+    let folder = common::complete_run(&store, "one", 300, &common::valid_verdict());
+    render_run(&folder).unwrap();
+    let before = read(folder.path(), "index.html");
+    results::packed::pack(&folder.history_path()).unwrap();
+    results::packed::pack(&folder.trace_path("n2")).unwrap();
+    render_run(&folder).unwrap();
+    let after = read(folder.path(), "index.html");
+    assert!(after.contains("<a href=\"nodes/n2/trace.jsonl.gz\">"));
+    assert!(after.contains("<a href=\"history.jsonl.gz\">"));
+    let plain = after
+        .replace("history.jsonl.gz", "history.jsonl")
+        .replace("nodes/n2/trace.jsonl.gz", "nodes/n2/trace.jsonl");
+    assert_eq!(plain, before, "nothing else depends on how it is kept");
 }
