@@ -273,8 +273,12 @@ fn the_readme_shows_what_is_printed() {
     let shown = shown_in_the_readme(command);
     assert!(shown.len() > 10);
     for line in shown {
+        // Which seed it takes depends on every detail of the simulation.
+        let shown = line.split(" --seed ").next().unwrap();
+        let mut printed = text.lines();
         assert!(
-            text.lines().any(|printed| printed == line),
+            printed.any(|printed| printed == line
+                || (shown.len() < line.len() && printed.starts_with(shown))),
             "{line:?} is not in {text}"
         );
     }
