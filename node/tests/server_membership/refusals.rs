@@ -89,7 +89,9 @@ async fn configured_voters_cannot_be_changed() {
         arguments.extend(["--directory-id", SOMEBODY]);
         let refusal = eventually("an answer", async || {
             let outcome = tool(&arguments);
-            (outcome.code != 255).then_some(outcome)
+            // A voter may just be telling the leader where it listens.
+            let is_later = outcome.said.contains("REQUEST_TIMED_OUT");
+            (outcome.code != 255 && !is_later).then_some(outcome)
         })
         .await
         .failed(1);
@@ -98,7 +100,7 @@ async fn configured_voters_cannot_be_changed() {
             "{refusal}"
         );
         assert!(refusal.contains("UNSUPPORTED_VERSION: "), "{refusal}");
-        assert!(refusal.contains("kraft-node format"), "{refusal}");
+        assert!(refusal.contains("kraft-node upgrade"), "{refusal}");
     }
 }
 
