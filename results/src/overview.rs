@@ -463,22 +463,27 @@ mod tests {
         std::fs::write(store.root().join(KEPT), text).unwrap();
     }
 
+    /// Name of a run, and what is done to it.
+    type Change = (&'static str, fn(&RunFolder));
+
     #[test]
     fn a_run_is_read_once_and_again_when_any_of_it_changes() {
         let (_root, store) = store();
-        let changes: [(&str, fn(&RunFolder)); 6] = [
+        let changes: [Change; 6] = [
             ("verdict", |run| {
-                run.write_verdict(&verdict(Validity::Invalid)).unwrap()
+                run.write_verdict(&verdict(Validity::Invalid)).unwrap();
             }),
             ("manifest", |run| {
-                run.write_manifest(&manifest("manifest", 9)).unwrap()
+                run.write_manifest(&manifest("manifest", 9)).unwrap();
             }),
             ("history", |run| {
-                std::fs::write(run.history_path(), OK_LINES).unwrap()
+                std::fs::write(run.history_path(), OK_LINES).unwrap();
             }),
-            ("packed", |run| packed::pack(&run.history_path()).unwrap()),
+            ("packed", |run| {
+                packed::pack(&run.history_path()).unwrap();
+            }),
             ("node", |run| {
-                std::fs::create_dir_all(run.node_path("n1").join("data")).unwrap()
+                std::fs::create_dir_all(run.node_path("n1").join("data")).unwrap();
             }),
             ("replaced", |run| {
                 let verdict = run.verdict_path();
