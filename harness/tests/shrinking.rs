@@ -22,7 +22,7 @@ use results::store::read_schedule;
 /// The plan of the first of a few seeds that fails.
 fn failing_plan(workload: &str, flags: &str) -> SessionPlan {
     let lab = Lab::new();
-    let shared = "--time 5 --seeds 1..12 --fail-fast --jobs 1 --quiet";
+    let shared = "--time 5 --rate 80 --seeds 1..12 --fail-fast --jobs 1 --quiet";
     let arguments = format!("sim --workload {workload} {shared} {flags}");
     let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
     let outcome = outcome.expect_code(1);
