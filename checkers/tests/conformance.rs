@@ -6,7 +6,9 @@
     reason = "a test that cannot go on should say where"
 )]
 
-use checkers::conformance::check;
+use checkers::conformance::{check, check_run};
+use results::manifest::Manifest;
+use results::schedule::Schedule;
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity};
 use serde_json::{Value, json};
@@ -236,7 +238,7 @@ fn steps_of_the_protocol_are_allowed_and_every_rule_is_applied() {
         let checked = properties.filter(|(_, property)| property.checked > 0);
         applied.extend(checked.map(|(id, _)| id));
     }
-    assert_eq!(applied.len(), 11, "{applied:?}");
+    assert_eq!(applied.len(), 11, "those of time need a run: {applied:?}");
 }
 
 #[test]
@@ -449,4 +451,88 @@ fn a_node_with_a_new_disk_may_be_none_of_the_voters() {
     };
     assert_eq!(judged("one"), Validity::Invalid);
     assert_ne!(judged("two"), Validity::Invalid);
+}
+
+/// A simulated run with a fetch timeout of 800 ms.
+fn manifest() -> Manifest {
+    serde_json::from_value(json!({
+        "format_version": 1, "name": "run", "seed": 1, "world": "simulation",
+        "environment": {"harness_version": "0", "command": [], "node_binary": "simulated",
+            "system": "linux", "processors": 1},
+        "options": {"workload": "register", "nemesis": [], "nodes": 3, "concurrency": 5,
+            "rate_per_second": 10, "time_ms": 9_000, "interval_ms": 1_000,
+            "operation_timeout_ms": 500, "recovery_timeout_ms": 5_000,
+            "timers": {"election_timeout_ms": 120, "fetch_timeout_ms": 800,
+                "election_backoff_max_ms": 400, "fetch_max_wait_ms": 200,
+                "request_timeout_ms": 800, "retry_backoff_ms": 20}},
+        "started": "2026-01-01T00:00:00Z", "phases": {},
+    }))
+    .unwrap()
+}
+
+/// The events of a leader, or a follower, with a millisecond for each: what only time can tell.
+fn waits(events: Vec<Value>, at_ms: &[u64], faults: Value) -> CheckerResult {
+    let mut trace = trace(&events);
+    for (event, at_ms) in trace.iter_mut().rev().zip(at_ms.iter().rev()) {
+        event.time = at_ms * 1_000_000;
+    }
+    let schedule = json!({"format_version": 1, "faults": faults});
+    let schedule: Schedule = serde_json::from_value(schedule).unwrap();
+    check_run(&trace, &manifest(), &schedule)
+}
+
+fn announced(to: &str, correlation: u64) -> Value {
+    sent(to, "begin-quorum-epoch", correlation, 1, json!({}))
+}
+
+#[test]
+fn a_leader_that_leaves_a_silent_voter_alone_is_named() {
+    let fetch = json!({"offset": 3, "last_epoch": 1});
+    let led = |again_ms: u64| {
+        let mut events = of_leader()[..12].to_vec();
+        let from = events.len() as u64;
+        events.push(announced("n1", 50));
+        events.push(announced("n3", 50));
+        events.push(asked("n3", "fetch", 51, 1, fetch.clone()));
+        events.push(announced("n1", 51));
+        events.push(asked("n3", "fetch", 52, 1, fetch.clone()));
+        let mut at_ms: Vec<u64> = (0..from).collect();
+        at_ms.extend([20, 20, 700, again_ms, again_ms + 100]);
+        (events, at_ms)
+    };
+    let (events, at_ms) = led(1_500);
+    let patient = waits(events, &at_ms, json!([]));
+    assert_eq!(patient.valid, Validity::Valid, "{}", patient.summary);
+    assert!(patient.properties["C12"].checked > 0);
+    let (events, at_ms) = led(2_300);
+    let found = waits(events.clone(), &at_ms, json!([]));
+    assert_eq!(violated(&found), ["C12"], "{}", found.summary);
+    assert!(
+        found.summary.contains("no fetch of n1 for 2280 ms"),
+        "{}",
+        found.summary
+    );
+    let paused = json!([{"id": 1, "trigger": {"at_ms": 100}, "duration_ms": 900,
+        "fault": {"kind": "pause", "targets": ["n2"]}, "outcome": "installed", "healed_at_ms": 1_000,
+        "resolved": {"at_ms": 100, "nodes": ["n2"]}}]);
+    let excused = waits(events, &at_ms, paused);
+    assert_eq!(excused.valid, Validity::Valid, "{}", excused.summary);
+}
+
+#[test]
+fn a_voter_that_follows_a_silent_leader_for_too_long_is_named() {
+    let followed = |until_ms: u64| {
+        let mut events = of_follower();
+        events.truncate(5);
+        events.push(asked("n1", "begin-quorum-epoch", 70, 1, json!({})));
+        events.push(role("prospective", Some("n3")));
+        (events, vec![0, 1, 2, 3, 10, 600, until_ms])
+    };
+    for (until_ms, is_named) in [(900, false), (1_450, false), (1_600, true)] {
+        let (events, at_ms) = followed(until_ms);
+        let found = waits(events, &at_ms, json!([]));
+        let expected: &[&str] = if is_named { &["C13"] } else { &[] };
+        assert_eq!(violated(&found), expected, "{until_ms}: {}", found.summary);
+        assert!(found.properties["C13"].checked > 0);
+    }
 }

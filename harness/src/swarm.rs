@@ -191,12 +191,15 @@ fn needs_log(family: Family) -> bool {
 /// Elections that are decided before, or long after, followers give up on a leader.
 fn timers(draws: &Draws) -> NodeTimers {
     let fetch_timeout_ms = draws.choose("fetch-timeout", &[400, 800, 800, 1_600]);
+    let request_timeout_ms = draws.choose("request-timeout", &[400, 800, 800, 1_600]);
     NodeTimers {
         election_timeout_ms: draws.choose("election-timeout", &[60, 120, 120, 250, 500]),
         fetch_timeout_ms,
         election_backoff_max_ms: draws.choose("election-backoff", &[100, 400, 400, 800]),
-        fetch_max_wait_ms: fetch_timeout_ms / 4,
-        request_timeout_ms: draws.choose("request-timeout", &[400, 800, 800, 1_600]),
+        // Whoever waits for an answer no longer than the leader waits before it gives one takes an idle leader
+        // for dead.
+        fetch_max_wait_ms: (fetch_timeout_ms / 4).min(request_timeout_ms / 2),
+        request_timeout_ms,
         retry_backoff_ms: draws.choose("retry-backoff", &[5, 20, 20, 100]),
     }
 }
@@ -299,11 +302,11 @@ mod tests {
     }
 
     const GOLDEN: [&str; 5] = [
-        "mixed partition-random+pause+clock-skew+snapshot n4+0+0 Configured 150% x5 50/s 500/800 20971520/104857600/1048576",
-        "single kill n5+0+0 Log 150% x20 200/s 120/400 524288/1048576/65536",
-        "mixed clock-skew+snapshot n5+2+0 Log 100% x5 200/s 60/800 65536/131072/8192",
-        "few-long partition-random+kill+pause+clock-skew+membership+snapshot n3+0+2 Log 100% x10 1000/s 60/400 8192/40960/1048576",
-        "mixed partition-random+pause n7+2+0 Log 100% x10 50/s 120/800 8192/8192/1048576",
+        "register mixed partition-random+pause+clock-skew+snapshot n4+0+0 Configured 150% x5 50/s 500/800 20971520/104857600/1048576",
+        "unique-ids single kill n5+0+0 Log 150% x20 200/s 120/400 524288/1048576/65536",
+        "register mixed clock-skew+snapshot n5+2+0 Log 100% x5 200/s 60/800 65536/131072/8192",
+        "counter few-long partition-random+kill+pause+clock-skew+membership+snapshot n3+0+2 Log 100% x10 1000/s 60/400 8192/40960/1048576",
+        "counter mixed partition-random+pause n7+2+0 Log 100% x10 50/s 120/800 8192/8192/1048576",
     ];
 
     #[test]
@@ -356,7 +359,9 @@ mod tests {
                 assert!(!needs_log(*family) || cluster.voters == Voters::Log);
             }
             assert!(cluster.observers == 0 || cluster.voters == Voters::Log);
-            assert!(options.timers.fetch_max_wait_ms < options.timers.fetch_timeout_ms);
+            let timers = &options.timers;
+            assert!(timers.fetch_max_wait_ms < timers.fetch_timeout_ms);
+            assert!(timers.fetch_max_wait_ms < timers.request_timeout_ms);
         }
     }
 

@@ -67,3 +67,34 @@ fn what_cannot_be_hunted_is_refused_before_anything_runs() {
     }
     assert!(!lab.path().join("docs").exists());
 }
+
+#[test]
+fn settings_made_for_a_bug_are_tried_and_so_are_real_processes() {
+    let lab = Lab::new();
+    let arguments = "bugs score leader-counts-unflushed cluster-id-skip --seeds 2 --repetitions 1 \
+                     --unmodified-seeds 0 --time 5 --interval 1 --jobs 1 --table out/score.md \
+                     --nemesis kill --processes 1";
+    let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
+    let outcome = outcome.expect_code(0);
+    let page = outcome.stdout;
+    let row = page
+        .lines()
+        .find(|line| line.contains("targeted: --nodes 1 --nemesis kill"));
+    assert!(row.unwrap().contains("epoch-history/I6"), "{page}");
+    let row = page
+        .lines()
+        .find(|line| line.starts_with("| B11 |") && line.contains("| processes |"));
+    assert!(
+        row.unwrap().contains("1 (1–1)"),
+        "one voter alone, as in the settings: {page}"
+    );
+    assert!(
+        page.contains("That column is small: 2 runs of 5 s for 2 bugs."),
+        "{page}"
+    );
+    assert!(
+        page.contains("- B67 cluster-id-skip cannot be noticed"),
+        "{page}"
+    );
+    lab.assert_nothing_left();
+}

@@ -470,3 +470,37 @@ fn every_property_that_the_documentation_names_is_checked() {
         nemesis::family::parse_families(&faults, &world).unwrap();
     }
 }
+
+#[test]
+fn a_node_that_leaves_while_it_is_revived_leaves_no_fault_behind() {
+    let lab = Lab::new();
+    for seed in ["41", "546", "862"] {
+        let arguments = [
+            "sim",
+            "--nemesis",
+            "all",
+            "--time",
+            "12",
+            "--seed",
+            seed,
+            "--json",
+        ];
+        let outcome = lab.harness(&arguments);
+        assert_eq!(outcome.code, 0, "{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn faults_of_a_written_schedule_are_counted_by_what_they_are() {
+    let lab = Lab::new();
+    let kill = |at_ms: u64, node: &str| serde_json::json!({ "trigger": { "at_ms": at_ms }, "duration_ms": 500, "fault": { "kind": "kill", "targets": [node] } });
+    let schedule = serde_json::json!({ "format_version": 1, "faults": [kill(3_000, "n1"), kill(3_200, "n1"), kill(3_100, "n2")] });
+    lab.write("faults.json", &schedule.to_string());
+    let arguments = "sim --schedule faults.json --time 4 --seeds 1..2 --json";
+    let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 0, "{}", outcome.stdout);
+    let kills = &line(&outcome.stdout)["by_family"]["kill"];
+    assert_eq!(kills["seed_count"], 2, "{kills}");
+    assert_eq!(kills["fault_count"], 6, "{kills}");
+    assert_eq!(kills["effective_count"], 4, "n1 was down already: {kills}");
+}

@@ -172,6 +172,22 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_that_is_postponed_starts_later_and_lasts_as_long() {
+        let schedule: Schedule = serde_json::from_str(
+            r#"{"format_version":1,"faults":[{"id":7,"trigger":{"at_ms":100},"duration_ms":50,
+                "fault":{"kind":"kill","targets":"one"}}]}"#,
+        )
+        .unwrap();
+        let mut timeline = Timeline::new(&schedule);
+        assert_eq!(timeline.due(100), [Due::Start(7)]);
+        timeline.postpone(7, 300);
+        assert_eq!(timeline.due(299), []);
+        assert_eq!(timeline.due(310), [Due::Start(7)]);
+        assert_eq!(timeline.due(359), []);
+        assert_eq!(timeline.due(360), [Due::Heal(7)]);
+    }
+
+    #[test]
     fn faults_start_and_heal_on_time() {
         let mut timeline = timeline(&[(1, 100, 50), (2, 120, 100)]);
         assert_eq!(timeline.next_due_ms(), Some(100));

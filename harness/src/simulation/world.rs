@@ -69,6 +69,9 @@ pub(super) struct SimulatedWorld {
     halted: bool,
     last_words: BTreeMap<String, Vec<String>>,
     stop: Arc<AtomicBool>,
+    /// When requests came to the end of their links, with their numbers.
+    #[cfg(test)]
+    pub(super) arrived_requests: Vec<(u64, u64)>,
 }
 
 /// Who sees what the nodes say about themselves, in the order in which they do.
@@ -133,6 +136,8 @@ impl SimulatedWorld {
             halted: false,
             last_words: BTreeMap::new(),
             stop,
+            #[cfg(test)]
+            arrived_requests: Vec::new(),
         };
         for node in 0..options.first_nodes().len() {
             world.begin_start(node);
@@ -237,6 +242,10 @@ impl SimulatedWorld {
             correlation,
             content,
         } = parcel;
+        #[cfg(test)]
+        if matches!(content, Content::Request(_)) {
+            self.arrived_requests.push((self.now_ns, correlation.0));
+        }
         let answer = match content {
             Content::Request(request) if self.nodes[to].is_running() => {
                 let asker = Asker::Peer {

@@ -43,6 +43,10 @@ pub struct Book {
     changes: BTreeMap<u64, VoterChange>,
     /// Removals that a leader may yet carry out.
     removals: BTreeMap<Token, Removal>,
+    /// Additions that a leader may yet carry out: the node, and the leader that gave up waiting.
+    additions: BTreeMap<Token, (String, Option<String>)>,
+    /// Nodes that may have become voters since the voters were last known for certain.
+    maybe_added: BTreeSet<String>,
     next_token: u64,
     /// The voters as a leader described them last, if ever one did.
     latest: Option<Vec<Member>>,
@@ -66,6 +70,8 @@ impl Book {
             all,
             changes: BTreeMap::new(),
             removals: BTreeMap::new(),
+            additions: BTreeMap::new(),
+            maybe_added: BTreeSet::new(),
             next_token: 0,
             latest: None,
             is_unsettled: false,
@@ -129,11 +135,12 @@ impl Book {
         at_first.min(now)
     }
 
-    /// Names of the voters whose replica is gone with its disk.
+    /// Names of the voters, and of those who may have become one, whose replica is gone with its disk.
     fn lost_voters(&self) -> impl Iterator<Item = &str> {
         let is_voter = |lost: &&Member| {
             let latest = self.latest.as_ref();
-            latest.is_none_or(|voters| voters.contains(lost))
+            self.maybe_added.contains(&lost.node)
+                || latest.is_none_or(|voters| voters.contains(lost))
         };
         self.lost
             .iter()
@@ -171,6 +178,7 @@ impl Book {
     /// A request to a leader was carried out, refused, or lost together with its process.
     pub fn settled(&mut self, token: Token) {
         self.is_unsettled |= self.removals.remove(&token).is_some();
+        self.additions.remove(&token);
     }
 
     /// `leader` took a request in and gave up waiting for its own answer. It deals with what it is asked in
@@ -178,6 +186,9 @@ impl Book {
     pub fn given_up(&mut self, token: Token, leader: &str) {
         if let Some(removal) = self.removals.get_mut(&token) {
             removal.given_up_by = Some(leader.to_owned());
+        }
+        if let Some((_, given_up_by)) = self.additions.get_mut(&token) {
+            *given_up_by = Some(leader.to_owned());
         }
     }
 
@@ -197,17 +208,29 @@ impl Book {
         let leader = Some(&quorum.leader);
         self.removals
             .retain(|_, removal| removal.given_up_by.as_ref() != leader);
+        self.additions
+            .retain(|_, (_, given_up_by)| given_up_by.as_ref() != leader);
+        if !quorum.is_change_pending {
+            let open = self.additions.values().map(|(node, _)| node.clone());
+            self.maybe_added = open.collect();
+        }
     }
 
     pub(super) fn sent(&mut self, request: &VoterRequest) -> Token {
         let token = Token(self.next_token);
         self.next_token += 1;
-        if let VoterRequest::Remove { voter } = request {
-            let removal = Removal {
-                voter: voter.clone(),
-                given_up_by: None,
-            };
-            self.removals.insert(token, removal);
+        match request {
+            VoterRequest::Remove { voter } => {
+                let removal = Removal {
+                    voter: voter.clone(),
+                    given_up_by: None,
+                };
+                self.removals.insert(token, removal);
+            }
+            VoterRequest::Add { node } => {
+                self.maybe_added.insert(node.clone());
+                self.additions.insert(token, (node.clone(), None));
+            }
         }
         token
     }

@@ -371,3 +371,27 @@ fn a_lost_replica_leaves_before_its_node_comes_back_and_a_damaged_node_never_doe
     assert!(!book.may_remove(&back, &member("n3")));
     assert!(book.may_remove(&back, &member("n2")));
 }
+
+#[test]
+fn a_lost_replica_counts_as_a_voter_while_nobody_knows_whether_it_is_one() {
+    let mut book = known(&["n1", "n2", "n3"], false, &[]);
+    let quorum = |voters: &[&str], is_change_pending: bool| Quorum {
+        leader: "n1".into(),
+        voters: voters.iter().map(|node| member(node)).collect(),
+        is_change_pending,
+    };
+    let token = book.sent(&VoterRequest::Add { node: "n4".into() });
+    book.is_lost(Member {
+        node: "n4".into(),
+        directory_id: "gone".into(),
+    });
+    let counts = |book: &Book| book.view(None).damaged.contains_key("n4");
+    assert!(counts(&book), "the request may be carried out any time");
+    book.learn(&quorum(&["n1", "n2", "n3"], false));
+    assert!(counts(&book), "also after the voters were described");
+    book.settled(token);
+    book.learn(&quorum(&["n1", "n2", "n3"], true));
+    assert!(counts(&book), "what is not committed may be its addition");
+    book.learn(&quorum(&["n1", "n2", "n3"], false));
+    assert!(!counts(&book));
+}

@@ -153,7 +153,8 @@ fn a_node_that_lost_its_disk_comes_back_as_another_replica_and_votes_again() {
     assert!(answers.contains("add n2: done"), "{answers}");
     assert_eq!(faults[1].outcome, Some(FaultOutcome::Skipped), "{told}");
     let reason = faults[1].reason.as_deref().unwrap_or_default();
-    assert!(reason.contains("1 of 3 voters have lost"), "{reason}");
+    // It waited for a second, and changes were still under way then.
+    assert!(reason.contains("it would destroy data"), "{reason}");
     let liveness = &simulated.verdict.checkers["liveness"];
     assert_eq!(liveness.properties["core-recovery"].checked, 1, "{told}");
     let node_logs = &simulated.verdict.checkers["node-logs"];
@@ -162,6 +163,48 @@ fn a_node_that_lost_its_disk_comes_back_as_another_replica_and_votes_again() {
         assert_eq!(found.valid, Validity::Valid, "{checker}: {}", found.summary);
     }
     assert!(!node_logs.summary.contains("refused to start with"));
+}
+
+#[test]
+fn a_damaged_node_comes_back_with_a_new_disk_and_counts_as_whole_then() {
+    let damage = |at_ms: u64, node: &str| {
+        let fault = json!({ "kind": "disk", "what": "bit-flip", "targets": [node] });
+        json!({ "trigger": { "at_ms": at_ms }, "duration_ms": 500, "fault": fault })
+    };
+    let wipe = json!({ "kind": "wipe", "targets": "one" });
+    let faults = json!([
+        damage(4_000, "n2"),
+        // Due while the budget is spent, and possible as soon as n2 is back.
+        damage(6_500, "n3"),
+        { "trigger": { "at_ms": 6_000 }, "duration_ms": 800, "fault": wipe },
+    ]);
+    let simulated = run(
+        RunOptions {
+            liveness_phase: true,
+            ..log_voters(3, 0)
+        },
+        faults,
+    );
+    let told = serde_json::to_string(&simulated.recording.schedule).unwrap();
+    let summary = &simulated.verdict.summary;
+    assert_eq!(simulated.verdict.valid, Validity::Valid, "{summary} {told}");
+    let faults = &simulated.recording.schedule.faults;
+    let by_kind = |kind: &str| {
+        faults
+            .iter()
+            .filter(|it| it.fault.kind == kind)
+            .collect::<Vec<_>>()
+    };
+    let wiped = by_kind("wipe")[0];
+    assert!(
+        wiped.effect.contains_key("n2_new_directory_id"),
+        "only n2 could be hit: {told}"
+    );
+    assert_eq!(wiped.effect["voters_after_heal"], json!(["n1", "n2", "n3"]));
+    let later = by_kind("disk")[1];
+    assert_eq!(later.outcome, Some(FaultOutcome::Installed), "{told}");
+    let waited_ms = later.resolved.as_ref().unwrap().at_ms - later.trigger.at_ms;
+    assert!((250..=1_500).contains(&waited_ms), "{waited_ms} {told}");
 }
 
 #[test]
