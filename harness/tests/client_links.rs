@@ -57,7 +57,8 @@ fn try_out(lab: &Lab, network: &str) {
     assert_eq!(manifest["options"]["cluster"]["client_links"], true);
     // Requests that were held, or whose connections were reset, have unknown outcomes; with whole links
     // between clients and nodes there are next to none.
-    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let history = results::packed::read(&lab.latest().join("history.jsonl")).unwrap();
+    let history = String::from_utf8(history).unwrap();
     let unknown = history
         .lines()
         .filter(|line| line.contains(r#""type":"info""#) && !line.contains(r#""nemesis""#));

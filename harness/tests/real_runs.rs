@@ -77,7 +77,8 @@ fn a_run_without_bugs_is_valid_and_leaves_a_whole_folder() {
         "nodes/n1/node.log",
         "nodes/n3/trace.jsonl",
     ] {
-        assert!(run.join(file).is_file(), "{file} is missing");
+        let path = results::packed::present(&run.join(file));
+        assert!(path.is_file(), "{file} is missing");
     }
     assert!(lab.runs().join("index.html").is_file());
     assert!(
@@ -233,7 +234,9 @@ fn a_run_that_fails_fast_ends_soon_after_the_violation() {
         ])
         .expect_code(1);
     assert!(
-        outcome.stdout.contains("note:    stopped early"),
+        outcome
+            .stdout
+            .contains("note:    the run was ended by the first violation"),
         "{}",
         outcome.stdout
     );
@@ -419,7 +422,8 @@ fn faults_that_overlap_on_one_node_are_healed_each_in_its_own_time() {
         fault(7)["effect"]["stopped_ms"].as_u64() >= Some(1400),
         "a pause lasts, whatever earlier one ends in between: {schedule:#}"
     );
-    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let history = results::packed::read(&lab.latest().join("history.jsonl")).unwrap();
+    let history = String::from_utf8(history).unwrap();
     let skews_of_n2 = history
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())

@@ -161,7 +161,8 @@ fn a_majority_that_is_left_alone_must_serve_and_the_others_must_keep_quiet() {
         assert_eq!(properties[name]["valid"], true, "{name}: {properties}");
         assert!(properties[name]["checked"].as_u64().unwrap() > 0, "{name}");
     }
-    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let history = results::packed::read(&lab.latest().join("history.jsonl")).unwrap();
+    let history = String::from_utf8(history).unwrap();
     for line in ["core-chosen", "core-healed", "core-settled", "core-left"] {
         assert_eq!(history.matches(line).count(), 1, "{line}");
     }
@@ -232,7 +233,8 @@ fn a_run_ends_at_the_event_that_violates_an_invariant() {
         "{}",
         outcome.stdout
     );
-    let history = std::fs::read_to_string(lab.latest().join("history.jsonl")).unwrap();
+    let history = results::packed::read(&lab.latest().join("history.jsonl")).unwrap();
+    let history = String::from_utf8(history).unwrap();
     let last = line(history.lines().last().unwrap());
     assert_eq!(last["f"], "halted", "{last}");
     assert!(

@@ -23,7 +23,7 @@ const FAULTS: &str = r#"{"format_version":1,"faults":[
 fn trace(lab: &Lab, event: &Value) -> Vec<Value> {
     let node = event["node"].as_str().unwrap();
     let path = lab.latest().join("nodes").join(node).join("trace.jsonl");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = String::from_utf8(results::packed::read(&path).unwrap()).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines
         .filter(|line: &Value| line["incarnation"] == event["incarnation"])
