@@ -45,8 +45,9 @@ pub struct Book {
     removals: BTreeMap<Token, Removal>,
     /// Additions that a leader may yet carry out: the node, and the leader that gave up waiting.
     additions: BTreeMap<Token, (String, Option<String>)>,
-    /// Nodes that may have become voters since the voters were last known for certain.
-    maybe_added: BTreeSet<String>,
+    /// Nodes that may have become voters since the voters were last known for certain, and the first request
+    /// that may have done it.
+    maybe_added: BTreeMap<String, Token>,
     next_token: u64,
     /// The voters as a leader described them last, if ever one did.
     latest: Option<Vec<Member>>,
@@ -55,8 +56,8 @@ pub struct Book {
     is_unsettled: bool,
     /// Nodes that have lost data, refuse to start with the rest, and never come back.
     damaged: BTreeSet<String>,
-    /// Replicas that are gone with their disks.
-    lost: BTreeSet<Member>,
+    /// Replicas that are gone with their disks, and the first request that came after.
+    lost: BTreeMap<Member, Token>,
 }
 
 impl Book {
@@ -71,12 +72,12 @@ impl Book {
             changes: BTreeMap::new(),
             removals: BTreeMap::new(),
             additions: BTreeMap::new(),
-            maybe_added: BTreeSet::new(),
+            maybe_added: BTreeMap::new(),
             next_token: 0,
             latest: None,
             is_unsettled: false,
             damaged: BTreeSet::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -135,17 +136,17 @@ impl Book {
         at_first.min(now)
     }
 
-    /// Names of the voters, and of those who may have become one, whose replica is gone with its disk.
+    /// Names of the voters, and of those who may have become one, whose replica is gone with its disk. A
+    /// replica that was gone before its node was to be added is none of them: the node had another one then.
     fn lost_voters(&self) -> impl Iterator<Item = &str> {
-        let is_voter = |lost: &&Member| {
+        let is_voter = |(lost, gone_by): &(&Member, &Token)| {
             let latest = self.latest.as_ref();
-            self.maybe_added.contains(&lost.node)
+            let added_by = self.maybe_added.get(&lost.node);
+            added_by.is_some_and(|added_by| added_by < *gone_by)
                 || latest.is_none_or(|voters| voters.contains(lost))
         };
-        self.lost
-            .iter()
-            .filter(is_voter)
-            .map(|lost| lost.node.as_str())
+        let lost = self.lost.iter().filter(is_voter);
+        lost.map(|(lost, _)| lost.node.as_str())
     }
 
     /// A node has lost data, and does not start with the rest any more.
@@ -158,11 +159,11 @@ impl Book {
     pub fn is_lost(&mut self, replica: Member) {
         // What was wrong with its data went with the disk.
         self.damaged.remove(&replica.node);
-        self.lost.insert(replica);
+        self.lost.insert(replica, Token(self.next_token));
     }
 
     fn never_answers(&self, voter: &Member) -> bool {
-        self.damaged.contains(&voter.node) || self.lost.contains(voter)
+        self.damaged.contains(&voter.node) || self.lost.contains_key(voter)
     }
 
     /// A fault begins to change the voters.
@@ -211,8 +212,10 @@ impl Book {
         self.additions
             .retain(|_, (_, given_up_by)| given_up_by.as_ref() != leader);
         if !quorum.is_change_pending {
-            let open = self.additions.values().map(|(node, _)| node.clone());
-            self.maybe_added = open.collect();
+            self.maybe_added.clear();
+            for (token, (node, _)) in &self.additions {
+                self.maybe_added.entry(node.clone()).or_insert(*token);
+            }
         }
     }
 
@@ -228,7 +231,7 @@ impl Book {
                 self.removals.insert(token, removal);
             }
             VoterRequest::Add { node } => {
-                self.maybe_added.insert(node.clone());
+                self.maybe_added.entry(node.clone()).or_insert(token);
                 self.additions.insert(token, (node.clone(), None));
             }
         }
@@ -273,7 +276,7 @@ impl Book {
         in_first: &[String],
     ) -> Option<VoterRequest> {
         // Its node can be added again only then.
-        if let Some(lost) = quorum.voters.iter().find(|it| self.lost.contains(*it)) {
+        if let Some(lost) = quorum.voters.iter().find(|it| self.lost.contains_key(*it)) {
             return Some(VoterRequest::Remove {
                 voter: lost.clone(),
             });

@@ -372,6 +372,25 @@ fn a_lost_replica_leaves_before_its_node_comes_back_and_a_damaged_node_never_doe
     assert!(book.may_remove(&back, &member("n2")));
 }
 
+/// Taken for damaged already, the node would have nothing more to lose, and its whole replica be destroyed.
+#[test]
+fn a_replica_lost_before_its_node_was_to_be_added_is_not_the_one_that_may_be_added() {
+    let mut book = known(&["n1", "n2", "n3"], false, &[]);
+    let replica = |directory_id: &str| Member {
+        node: "n4".into(),
+        directory_id: directory_id.into(),
+    };
+    book.is_lost(replica("gone long ago"));
+    book.sent(&VoterRequest::Add { node: "n4".into() });
+    let is_damaged = |book: &Book| book.view(None).damaged.contains_key("n4");
+    assert!(!is_damaged(&book));
+    book.is_lost(replica("gone now"));
+    assert!(is_damaged(&book));
+    // Asked for again, it is another replica, but the first request may have been carried out.
+    book.sent(&VoterRequest::Add { node: "n4".into() });
+    assert!(is_damaged(&book));
+}
+
 #[test]
 fn a_lost_replica_counts_as_a_voter_while_nobody_knows_whether_it_is_one() {
     let mut book = known(&["n1", "n2", "n3"], false, &[]);
