@@ -501,7 +501,7 @@ fn faults_of_a_written_schedule_are_counted_by_what_they_are() {
     let arguments = "sim --schedule faults.json --time 4 --seeds 1..2 --json";
     let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(outcome.code, 0, "{}", outcome.stdout);
-    let kills = &line(&outcome.stdout)["by_family"]["kill"];
+    let kills = &line(&outcome.stdout)["families"]["kill"];
     assert_eq!(kills["seed_count"], 2, "{kills}");
     assert_eq!(kills["fault_count"], 6, "{kills}");
     assert_eq!(kills["effective_count"], 4, "n1 was down already: {kills}");

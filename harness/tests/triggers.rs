@@ -40,8 +40,9 @@ fn fault(lab: &Lab, position: usize) -> Value {
         .clone()
 }
 
-/// What the traces say of the faults above.
-fn check(lab: &Lab) {
+/// What the traces say of the faults above. Real nodes count from when they are told to, which is some time after
+/// the moment that the schedule names: then `flush_count_max` is not known.
+fn check(lab: &Lab, flush_count_max: Option<usize>) {
     let kill = fault(lab, 1);
     assert_eq!(kill["outcome"], "installed", "{kill:#}");
     let event = &kill["resolved"]["event"];
@@ -67,7 +68,7 @@ fn check(lab: &Lab) {
     let flush_count = of("flush").filter(since).count();
     // One may have been under way when counting began.
     assert!(
-        (2..=4).contains(&flush_count),
+        flush_count >= 2 && flush_count_max.is_none_or(|most| flush_count <= most),
         "the third was not made: {flush_count}"
     );
 
@@ -139,7 +140,7 @@ fn real_nodes_wait_at_the_event_until_the_fault_is_there() {
     ]);
     // A fault whose event never comes is no test of that fault.
     assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
-    check(&lab);
+    check(&lab, None);
     lab.assert_nothing_left();
 }
 
@@ -161,7 +162,7 @@ fn the_simulation_stops_at_the_same_events_and_replays_them_exactly() {
         ];
         let outcome = lab.harness(&[&arguments[..], &["--seed", seed]].concat());
         assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
-        check(&lab);
+        check(&lab, Some(4));
         let replayed = lab.harness(&["replay", "latest", "--json"]);
         let told: Value = serde_json::from_str(replayed.stdout.trim()).unwrap();
         assert_eq!(told["same"], true, "{told}");

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a signal has to take hold before that counts as a failure.
-pub const VERIFY_TIMEOUT_MS: u64 = 1_000;
+pub const VERIFY_TIMEOUT_MS: u64 = 5_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const PROC: &str = "/proc";
 
