@@ -65,6 +65,12 @@ pub fn check(
     let mut result = check_ends(trace, history, schedule);
     let offences = lines::offences(logs, schedule);
     let Some(first) = offences.first() else {
+        let missing = trace.iter().find(|event| !logs.contains_key(&*event.node));
+        if let (Some(event), false, Validity::Valid) = (missing, logs.is_empty(), result.valid) {
+            // A recording without any was made without them; one that lacks some has lost them.
+            result.valid = Validity::Unknown;
+            result.summary = format!("the log of {} is missing", event.node);
+        }
         return result;
     };
     let told = format!(
@@ -416,6 +422,18 @@ mod tests {
         assert_eq!(ended_at(2_600_000_000, 0), Validity::Valid);
         assert_eq!(ended_at(2_600_000_000, 1), Validity::Invalid);
         assert_eq!(ended_at(12_000_000_000, 0), Validity::Invalid);
+    }
+
+    #[test]
+    fn a_log_that_is_gone_is_no_clean_log() {
+        let trace = [event(TraceDetail::Flush { log_end: 1 })];
+        let logs = |node: &str| BTreeMap::from([(node.to_owned(), String::new())]);
+        let judged = |logs| super::check(&trace, &[], &none(), &logs);
+        assert_eq!(judged(logs("n2")).valid, Validity::Valid);
+        assert_eq!(judged(BTreeMap::new()).valid, Validity::Valid);
+        let gone = judged(logs("n1"));
+        assert_eq!(gone.valid, Validity::Unknown);
+        assert!(gone.summary.contains("n2"), "{}", gone.summary);
     }
 
     fn crashed(process: &str) -> Operation {

@@ -42,18 +42,21 @@ pub fn watch() -> io::Result<()> {
     let inside_the_runtime = runtime.enter();
     let interrupt = signal(SignalKind::interrupt())?;
     let terminate = signal(SignalKind::terminate())?;
+    // The terminal was closed, or the connection to it.
+    let hangup = signal(SignalKind::hangup())?;
     drop(inside_the_runtime);
     std::thread::Builder::new()
         .name("interrupts".into())
-        .spawn(move || runtime.block_on(listen(interrupt, terminate)))?;
+        .spawn(move || runtime.block_on(listen([interrupt, terminate, hangup])))?;
     Ok(())
 }
 
-async fn listen(mut interrupt: Signal, mut terminate: Signal) {
+async fn listen([mut interrupt, mut terminate, mut hangup]: [Signal; 3]) {
     loop {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
         sender().send_modify(|count| *count += 1);
         if sender().receiver_count() > 0 {

@@ -119,6 +119,11 @@ fn reason(key: &KeyHistory<'_>, failed: usize, possible: &[u32], core: &[usize])
         .take(10)
         .map(|number| key.values[*number as usize].to_string())
         .collect();
+    if values.is_empty() {
+        return "but no order of the operations before it allows that; which values it could have been \
+                was more than could be worked out"
+            .into();
+    }
     let more = if possible.len() > 10 {
         " or others"
     } else {

@@ -61,7 +61,7 @@ pub struct ExploreArgs {
     #[arg(long, default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub tries: u32,
     /// Take the steps of this file again, instead of exploring
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "bug")]
     pub replay: Option<PathBuf>,
     /// How much is said
     #[command(flatten)]

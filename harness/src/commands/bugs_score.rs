@@ -122,6 +122,14 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
 
 fn write(args: &ScoreArgs, score: &Score) -> Result<u8, Failure> {
     let page = markdown(score);
+    if interrupts::count() > 0 {
+        // What was not hunted would look like what nobody found.
+        announce::print(&format!(
+            "{page}\ninterrupted: {} is as it was",
+            args.table.display()
+        ))?;
+        return Ok(exit::UNKNOWN);
+    }
     if let Some(folder) = args
         .table
         .parent()
@@ -145,8 +153,6 @@ fn write(args: &ScoreArgs, score: &Score) -> Result<u8, Failure> {
     }
     Ok(if score.unmodified.invalid_count > 0 {
         exit::INVALID
-    } else if interrupts::count() > 0 {
-        exit::UNKNOWN
     } else {
         exit::VALID
     })

@@ -35,6 +35,8 @@ pub(super) struct About<'a> {
     pub(super) options: &'a RunOptions,
     /// Families that seeds draw from, if each draws its own.
     pub(super) drawn_from: Option<String>,
+    /// Whether each seed draws its workload, too.
+    pub(super) draws_workload: bool,
     /// Whether the first violation ends it.
     pub(super) fail_fast: bool,
 }
@@ -60,7 +62,10 @@ impl<'a> Kept<'a> {
             stopped_by: None,
             first_seed: first,
             last_seed: last,
-            workload: options.workload.clone(),
+            workload: match about.draws_workload {
+                true => "drawn for every seed".into(),
+                false => options.workload.clone(),
+            },
             nemesis: match about.drawn_from {
                 Some(families) => vec![families],
                 None => options.nemesis.clone(),

@@ -49,7 +49,9 @@ fn bytes_of(file: &Path) -> Result<Vec<u8>, Failure> {
         read.context("cannot read standard input")?;
         return Ok(bytes);
     }
-    std::fs::read(file)
+    // A history of a run may have been packed since.
+    let file = results::packed::present(file);
+    std::fs::read(&file)
         .map_err(|error| Failure::arguments(format!("cannot read {}: {error}", file.display())))
 }
 

@@ -293,9 +293,9 @@ fn schedule(
     let late = schedule.faults.iter().find(|f| f.trigger.at_ms >= end_ms);
     if let Some(late) = late {
         return Err(Failure::arguments(format!(
-            "fault {} of the schedule starts at {} ms, but clients end at {end_ms} ms; \
+            "a fault of the schedule ({}) starts at {} ms, but clients end at {end_ms} ms; \
              give a longer --time",
-            late.id, late.trigger.at_ms
+            late.fault.kind, late.trigger.at_ms
         )));
     }
     Ok(schedule)

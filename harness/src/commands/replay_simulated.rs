@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context as _;
 use results::manifest::{Manifest, Simulation};
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
@@ -16,6 +17,7 @@ use super::summary::Summary;
 use crate::cli::ReplayArgs;
 use crate::execution::{judge, pack};
 use crate::exit::Failure;
+use crate::interrupts;
 use crate::progress::Progress;
 use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run};
 
@@ -31,6 +33,7 @@ pub(super) fn replay(
     command: Vec<String>,
     mut summary: Summary,
 ) -> Result<u8, Failure> {
+    interrupts::watch().context("cannot listen for Ctrl-C")?;
     let output = &args.execution.output;
     let progress = Progress::new(output.quiet || output.json);
     let original = match folder.verdict()? {
@@ -51,6 +54,17 @@ pub(super) fn replay(
     let mut worst = Validity::Valid;
     let mut all_same = true;
     for number in 1..=args.times {
+        if interrupts::count() > 0 {
+            all_same = false;
+            if !output.json {
+                let left = args.times - number + 1;
+                announce::print(&format!(
+                    "stopped; {left} of {} replays were not begun",
+                    args.times
+                ))?;
+            }
+            break;
+        }
         let repeated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
         let same = is_same(manifest, &original, &repeated);
         all_same &= same;

@@ -8,7 +8,7 @@ use checkers::operations::pair;
 use results::byte_size::shown;
 use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
-use results::manifest::Manifest;
+use results::manifest::{Manifest, Network};
 use results::schedule::{FaultOutcome, Schedule};
 use results::store::{RunFolder, Store};
 use results::verdict::Validity;
@@ -40,7 +40,14 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         None => "verdict: none yet; `harness analyze` judges what is recorded".to_owned(),
     };
     let store = args.store.out.to_string_lossy();
-    let again = |verb| announce::command(verb, &manifest.name, &store);
+    // A folder that was copied or renamed still says in its manifest what it was called.
+    let name = folder.path().file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let again = |verb| announce::command(verb, &name, &store);
+    let stop = manifest.phases.stop_reason(manifest.is_simulated());
+    let stopped = stop.map_or_else(String::new, |reason| {
+        format!("\nnote:    the run {}", reason.told())
+    });
     let is_invalid = verdict.is_some_and(|verdict| verdict.valid == Validity::Invalid);
     let shrink = match is_invalid {
         true => format!("\nshrink:  {}", again("shrink")),
@@ -48,7 +55,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
     };
     let history: Vec<Operation> = results::json_lines::read(&folder.history_path())?;
     announce::print(&format!(
-        "{judged}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
+        "{judged}{stopped}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
         about(&folder, &manifest),
         operations(&history),
         faults(&schedule),
@@ -74,12 +81,19 @@ fn about(folder: &RunFolder, manifest: &Manifest) -> String {
     let environment = &manifest.environment;
     let commit = environment.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
+    let mut network = String::new();
+    if options.cluster.network == Network::Namespace {
+        network.push_str("; between network namespaces");
+    }
+    if options.cluster.client_links {
+        network.push_str("; links of clients, too");
+    }
     format!(
         "run:     {} ({}, {})\n\
          started: {}, {lasted}\n\
          tested:  {} nodes and {} observers, {}, seed {}{bug}\n\
          load:    {} for {:.1} s, {} clients, {} operations per second\n\
-         nemesis: {}\n\
+         nemesis: {}{network}\n\
          with:    harness {}{commit} on {}, {} processors",
         manifest.name.escape_debug(),
         manifest.world,

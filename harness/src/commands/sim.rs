@@ -82,6 +82,7 @@ pub fn sim(args: &SimArgs, command: Vec<String>) -> Result<u8, Failure> {
         drawn_from: args
             .swarm
             .then(|| args.run.nemesis.clone().unwrap_or_else(|| "all".into())),
+        draws_workload: args.swarm && args.run.workload.is_none(),
         fail_fast: args.run.fail_fast,
     };
     let mut kept = Kept::new(&store, about);

@@ -154,7 +154,7 @@ pub(crate) fn rows(campaigns: &[Campaign]) -> Vec<CampaignRow> {
     campaigns.iter().map(row).collect()
 }
 
-fn nemesis(campaign: &Campaign) -> String {
+pub(crate) fn nemesis(campaign: &Campaign) -> String {
     let families = match campaign.nemesis.as_slice() {
         [] => "none".to_owned(),
         families => printable(&families.join(", ")),

@@ -101,7 +101,7 @@ pub fn campaign_markdown(
             format!("{} to {}", campaign.first_seed, campaign.last_seed),
         ),
         ("Workload", campaign.workload.clone()),
-        ("Nemesis", campaign.nemesis.join(", ")),
+        ("Nemesis", crate::campaign_page::nemesis(campaign)),
         ("Seeded bug", campaign.bug.clone().unwrap_or_default()),
         (
             "Took",

@@ -3,8 +3,10 @@
 
 use super::{DEFAULTS, Origin, PROCESSES_MS, Told, budget, tell};
 use crate::cli::ShrinkArgs;
+use crate::commands::announce;
 use crate::execution::node_program;
 use crate::exit::{self, Failure};
+use crate::interrupts;
 use crate::progress::Progress;
 use crate::shrink::{InProcesses, Trial as _, shrink as shrink_plan};
 use crate::simulation::SessionPlan;
@@ -28,13 +30,21 @@ pub(super) fn shrink(
     let program = node_program(args.node_bin.as_deref())?;
     let mut trial = InProcesses::new(wanted.clone(), program, scratch, hits);
     let Some(evidence) = trial.run(&plan)? else {
-        return Err(Failure::arguments(format!(
-            "the failure ({}) came back neither in the simulation nor in {} of {} runs of real processes, \
-             so there is nothing to shrink; more --tries or fewer --hits may help",
-            wanted.join(", "),
-            hits.0,
-            hits.1
-        )));
+        progress.clear();
+        let why = if interrupts::count() > 0 {
+            "interrupted before the failure".to_owned()
+        } else {
+            format!(
+                "the failure ({}) came back neither in the simulation nor",
+                wanted.join(", ")
+            )
+        };
+        announce::print(&format!(
+            "{why} in {} of {} runs of real processes, so there is nothing to shrink; more --tries or \
+             fewer --hits may help",
+            hits.0, hits.1
+        ))?;
+        return Ok(exit::UNKNOWN);
     };
     let shrunk = shrink_plan(
         plan,
