@@ -102,7 +102,8 @@ pub(crate) fn is_hit(fault: &ScheduledFault, node: &str) -> bool {
     nodes.any(|hit| hit == node)
 }
 
-fn error_of(fault: &ScheduledFault) -> Option<&'static str> {
+/// What a node says that stopped because this fault of its disk let an operation fail.
+pub(crate) fn error_of(fault: &ScheduledFault) -> Option<&'static str> {
     if fault.fault.kind != "disk" {
         return None;
     }

@@ -24,6 +24,8 @@ mod incarnations;
 pub mod linearizability;
 pub mod linearizable;
 pub mod liveness;
+#[cfg(test)]
+mod made_up;
 pub mod nemesis;
 pub mod node_logs;
 pub mod onlooker;

@@ -222,49 +222,46 @@ fn judge(
 
 fn finish(valid: Validity, checked: u64, summary: String, evidence: Value) -> CheckerResult {
     let mut result = conclusion(valid, SOURCE, summary.clone());
-    result.properties.insert(
-        "recovery".into(),
-        PropertyResult {
-            valid,
-            title: TITLE.into(),
-            source: SOURCE.into(),
-            checked,
-            summary,
-            evidence: evidence.clone(),
-        },
-    );
+    let recovery = property(valid, TITLE, SOURCE, checked, summary, evidence.clone());
+    result.properties.insert("recovery".into(), recovery);
     result.evidence = evidence;
     result
+}
+
+fn property(
+    valid: Validity,
+    title: &str,
+    source: &str,
+    checked: u64,
+    summary: String,
+    evidence: Value,
+) -> PropertyResult {
+    PropertyResult {
+        valid,
+        title: title.into(),
+        source: source.into(),
+        checked,
+        summary,
+        evidence,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made_up;
 
     const MS: u64 = 1_000_000;
 
     fn manifest(nemesis: &[&str], healed_ms: Option<u64>, interrupted: bool) -> Manifest {
-        serde_json::from_value(json!({
-            "format_version": 1, "name": "test", "seed": 1, "world": "processes",
-            "options": {
-                "workload": "register", "nemesis": nemesis, "nodes": 3, "concurrency": 5,
-                "rate_per_second": 10, "time_ms": 1000, "interval_ms": 100,
-                "operation_timeout_ms": 1000, "recovery_timeout_ms": 9000,
-                "timers": {
-                    "election_timeout_ms": 1, "fetch_timeout_ms": 1, "election_backoff_max_ms": 1,
-                    "fetch_max_wait_ms": 1, "request_timeout_ms": 1, "retry_backoff_ms": 1
-                }
-            },
-            "environment": {
-                "harness_version": "0", "node_binary": "x", "system": "x", "processors": 1
-            },
-            "started": "2026-01-01T00:00:00Z",
+        made_up::manifest(json!({
+            "world": "processes",
+            "options": {"nemesis": nemesis},
             "phases": {
                 "workload_start": 0, "healed": healed_ms.map(|ms| ms * MS),
                 "interrupted": interrupted
             },
         }))
-        .unwrap()
     }
 
     /// Operations as (invoked, completed, outcome), each by its own process.

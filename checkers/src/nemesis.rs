@@ -106,15 +106,9 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
 }
 
 fn unhealed(schedule: &Schedule) -> Vec<&ScheduledFault> {
-    let started = |fault: &&ScheduledFault| {
-        matches!(
-            fault.outcome,
-            Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
-        )
-    };
-    let faults = schedule.faults.iter().filter(started);
+    let faults = schedule.faults.iter();
     faults
-        .filter(|fault| fault.healed_at_ms.is_none())
+        .filter(|fault| fault.was_injected() && fault.healed_at_ms.is_none())
         .collect()
 }
 

@@ -65,11 +65,9 @@ pub fn check(
     let mut result = check_ends(trace, history, schedule);
     let offences = lines::offences(logs, schedule);
     let Some(first) = offences.first() else {
-        let missing = trace.iter().find(|event| !logs.contains_key(&*event.node));
-        if let (Some(event), false, Validity::Valid) = (missing, logs.is_empty(), result.valid) {
-            // A recording without any was made without them; one that lacks some has lost them.
+        if let (Validity::Valid, Some(node)) = (result.valid, without_log(trace, logs)) {
             result.valid = Validity::Unknown;
-            result.summary = format!("the log of {} is missing", event.node);
+            result.summary = format!("the log of {node} is missing");
         }
         return result;
     };
@@ -92,6 +90,12 @@ pub fn check(
     result.evidence["logged"] = listed.into();
     result.evidence["logged_count"] = offences.len().into();
     result
+}
+
+/// A node whose log was lost. A recording without any was made without them.
+fn without_log<'a>(trace: &'a [TraceEvent], logs: &BTreeMap<String, String>) -> Option<&'a str> {
+    let mut nodes = trace.iter().map(|event| &*event.node);
+    nodes.find(|node| !logs.is_empty() && !logs.contains_key(*node))
 }
 
 fn check_ends(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) -> CheckerResult {

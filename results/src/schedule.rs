@@ -108,6 +108,11 @@ pub fn damaged_bytes_of(node: &str) -> String {
     format!("{node}{DAMAGED_BYTES}")
 }
 
+/// Name of the effect that says which directory id a node got with a new disk.
+pub fn new_directory_id_of(node: &str) -> String {
+    format!("{node}_new_directory_id")
+}
+
 /// The nodes of which durable data was destroyed, as an effect says.
 pub fn damaged_nodes(effect: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let damaged = effect.iter();
@@ -130,8 +135,7 @@ impl ScheduledFault {
 
     /// Whether a node got a new disk, with nothing on it.
     pub fn has_replaced_disk_of(&self, node: &str) -> bool {
-        self.effect
-            .contains_key(&format!("{node}_new_directory_id"))
+        self.effect.contains_key(&new_directory_id_of(node))
     }
 
     /// Whether the fault was applied and at least one of its measured effects is not zero.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use results::trace::TraceEvent;
 use results::verdict::{PropertyResult, Validity};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::epoch_history::property::{Property, event_json};
 
@@ -140,21 +140,8 @@ impl Rules {
         holds: bool,
         expected: impl FnOnce() -> String,
     ) {
-        let property = &mut self.properties[rule as usize];
-        property.checked += 1;
-        if holds {
-            return;
-        }
-        self.first.get_or_insert((event.time, rule));
-        property.violated(event.time, || {
-            let expected = expected();
-            let summary = format!(
-                "{} at {}: {expected}",
-                event.node,
-                crate::seconds(event.time)
-            );
-            (summary, event_json(event), json!({ "expected": expected }))
-        });
+        let step = || event_json(event);
+        self.apply(rule, (&event.node, event.time), holds, expected, step);
     }
 
     /// As [`Self::demand`], of something that took its time until `time`.
@@ -166,6 +153,18 @@ impl Rules {
         holds: bool,
         expected: impl FnOnce() -> String,
     ) {
+        let step = || json!({ "node": node });
+        self.apply(rule, (node, time), holds, expected, step);
+    }
+
+    fn apply(
+        &mut self,
+        rule: Rule,
+        (node, time): (&str, u64),
+        holds: bool,
+        expected: impl FnOnce() -> String,
+        step: impl FnOnce() -> Value,
+    ) {
         let property = &mut self.properties[rule as usize];
         property.checked += 1;
         if holds {
@@ -175,11 +174,7 @@ impl Rules {
         property.violated(time, || {
             let expected = expected();
             let summary = format!("{node} at {}: {expected}", crate::seconds(time));
-            (
-                summary,
-                json!({ "node": node }),
-                json!({ "expected": expected }),
-            )
+            (summary, step(), json!({ "expected": expected }))
         });
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use results::history::{Operation, Process};
-use results::schedule::{FaultDescription, FaultOutcome, Schedule, ScheduledFault};
+use results::schedule::{FaultDescription, Schedule, ScheduledFault};
 use results::trace::Role;
 use results::trigger::{Edge, EventName};
 use serde_json::Value;
@@ -85,11 +85,7 @@ pub(crate) fn ground<'a>(
 /// When a fault that took hold, perhaps not everywhere, began: with its event, or in the millisecond that is
 /// recorded.
 fn begun_ns(fault: &ScheduledFault) -> Option<u64> {
-    let took_hold = matches!(
-        fault.outcome,
-        Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
-    );
-    let resolved = fault.resolved.as_ref().filter(|_| took_hold)?;
+    let resolved = fault.resolved.as_ref().filter(|_| fault.was_injected())?;
     let event = resolved.event.as_ref();
     Some(event.map_or(resolved.at_ms * NS_PER_MS, |event| event.time_ns))
 }

@@ -3,20 +3,12 @@ use results::verdict::Validity;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::made_up;
 
 const MS: u64 = 1_000_000;
 
 fn options(nemesis: &[&str], change: impl FnOnce(&mut RunOptions)) -> RunOptions {
-    let mut options: RunOptions = serde_json::from_value(json!({
-        "workload": "register", "nemesis": nemesis, "nodes": 3, "concurrency": 5,
-        "rate_per_second": 10, "time_ms": 1000, "interval_ms": 100,
-        "operation_timeout_ms": 1000, "recovery_timeout_ms": 9000,
-        "timers": {
-            "election_timeout_ms": 1, "fetch_timeout_ms": 1, "election_backoff_max_ms": 1,
-            "fetch_max_wait_ms": 1, "request_timeout_ms": 1, "retry_backoff_ms": 1
-        }
-    }))
-    .unwrap();
+    let mut options = made_up::manifest(json!({"options": {"nemesis": nemesis}})).options;
     change(&mut options);
     options
 }

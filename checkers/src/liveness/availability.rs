@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use results::history::{Operation, OperationType, Process};
 use results::manifest::Manifest;
-use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
+use results::schedule::{Schedule, ScheduledFault};
 use results::trace::Role;
 use results::verdict::{PropertyResult, Validity};
 use serde_json::{Map, Value, json};
 
+use super::property;
 use crate::coverage::ground;
 use crate::standing::{Ground, Standings};
 use crate::{EVIDENCE_LIST_MAX_COUNT, counted, seconds};
@@ -32,23 +33,6 @@ pub(super) fn check(
         .into_iter()
         .filter_map(|(name, property)| Some((name.to_owned(), property?)))
         .collect()
-}
-
-fn measured(
-    title: &str,
-    source: &str,
-    checked: u64,
-    summary: String,
-    evidence: Value,
-) -> PropertyResult {
-    PropertyResult {
-        valid: Validity::Valid,
-        title: title.into(),
-        source: source.into(),
-        checked,
-        summary,
-        evidence,
-    }
 }
 
 /// From the first leader on, as long as clients work, or as long as nodes said anything if they still do.
@@ -101,7 +85,8 @@ fn leadership(
         "disruption_count": disruptions.len(),
         "disruptions": listed,
     });
-    Some(measured(
+    Some(property(
+        Validity::Valid,
         "how long nobody led the newest epoch, and which epochs began although its leader was well",
         "KIP-996: a leader that is well is not disturbed",
         election_count,
@@ -204,13 +189,8 @@ fn disruptions(
 
 /// From when to when a fault was there.
 fn trouble_ns(fault: &ScheduledFault) -> Option<(u64, u64)> {
-    if !matches!(
-        fault.outcome,
-        Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
-    ) {
-        return None;
-    }
-    let from = fault.resolved.as_ref()?.at_ms.saturating_mul(NS_PER_MS);
+    let resolved = fault.resolved.as_ref().filter(|_| fault.was_injected())?;
+    let from = resolved.at_ms.saturating_mul(NS_PER_MS);
     let healed_ms = fault.healed_at_ms.unwrap_or(u64::MAX);
     Some((from, healed_ms.saturating_mul(NS_PER_MS)))
 }
@@ -268,7 +248,8 @@ fn recovery(schedule: &Schedule, history: &[Operation]) -> Option<PropertyResult
         "by_fault": by_fault,
         "never_count": never.len(),
     });
-    Some(measured(
+    Some(property(
+        Validity::Valid,
         "how long it took after each fault until an operation succeeded",
         "time to recover, as in the availability figures of Ongaro 2014, section 9.3",
         by_fault_count(&evidence),
@@ -355,6 +336,7 @@ mod tests {
     use results::trace::TraceEvent;
 
     use super::*;
+    use crate::made_up;
 
     const MS: u64 = NS_PER_MS;
 
@@ -453,24 +435,16 @@ mod tests {
             (700, "n2", 2, role("leader")),
             (710, "n1", 2, role("follower")),
         ]);
-        let manifest: Manifest = serde_json::from_value(json!({
-            "format_version": 1, "name": "test", "seed": 1,
+        let manifest = made_up::manifest(json!({
             "options": {
-                "workload": "register", "nemesis": ["pause"], "nodes": 2, "concurrency": 5,
-                "rate_per_second": 10, "time_ms": 1000, "interval_ms": 100,
-                "operation_timeout_ms": 1000, "recovery_timeout_ms": 9000,
+                "nemesis": ["pause"], "nodes": 2,
                 "timers": {
                     "election_timeout_ms": 10, "fetch_timeout_ms": 50, "election_backoff_max_ms": 5,
                     "fetch_max_wait_ms": 1, "request_timeout_ms": 5, "retry_backoff_ms": 1
                 }
             },
-            "environment": {
-                "harness_version": "0", "node_binary": "x", "system": "x", "processors": 1
-            },
-            "started": "2026-01-01T00:00:00Z",
             "phases": {"workload_start": 0, "workload_end": 1_020 * MS},
-        }))
-        .unwrap();
+        }));
         let standings = Standings::of(&trace);
         let mut found = check(&manifest, &schedule(faults), &[], &standings);
         found.remove("leadership").unwrap()

@@ -14,12 +14,13 @@ use results::history::Operation;
 use results::manifest::Manifest;
 use results::trace::{Role, TraceDetail, TraceEvent};
 use results::verdict::{PropertyResult, Validity};
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(crate) use self::kept::Kept;
 
 use self::evidence::{Outcome, Phase};
 use self::nodes::NodeState;
+use super::property;
 use crate::{counted, seconds};
 
 /// How long what was on its way when a node was cut off may still be at work in it.
@@ -58,24 +59,6 @@ pub(super) fn check(
         add("commit-lag", commitment);
     }
     found
-}
-
-fn property(
-    valid: Validity,
-    title: &str,
-    source: &str,
-    checked: u64,
-    summary: String,
-    evidence: Value,
-) -> PropertyResult {
-    PropertyResult {
-        valid,
-        title: title.into(),
-        source: source.into(),
-        checked,
-        summary,
-        evidence,
-    }
 }
 
 fn recovery(phase: &Phase<'_>, trace: &[TraceEvent]) -> Option<PropertyResult> {

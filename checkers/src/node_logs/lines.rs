@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
-use serde_json::Value;
+use results::schedule::Schedule;
 
-use crate::disk_faults::{error_text, is_hit};
+use crate::disk_faults::{error_of, is_hit};
 
 /// Something that must not be in a log.
 struct Forbidden {
@@ -122,23 +121,14 @@ fn is_in(words: &str, text: &str) -> bool {
 }
 
 fn is_excused(excuse: Excuse, node: &str, text: &str, schedule: &Schedule) -> bool {
-    let took_hold = |fault: &&ScheduledFault| {
-        matches!(
-            fault.outcome,
-            Some(FaultOutcome::Installed | FaultOutcome::Indeterminate)
-        )
-    };
-    let mut faults = schedule.faults.iter().filter(took_hold);
+    let mut faults = schedule.faults.iter().filter(|fault| fault.was_injected());
     match excuse {
         Excuse::None => false,
         Excuse::Corruption => {
             faults.any(|fault| fault.fault.parameters.contains_key("corrupt_percent"))
         }
         Excuse::Disk => faults.any(|fault| {
-            let what = fault.fault.parameters.get("what").and_then(Value::as_str);
-            let is_failed = what
-                .and_then(error_text)
-                .is_some_and(|it| text.contains(it));
+            let is_failed = error_of(fault).is_some_and(|error| text.contains(error));
             let is_damaged = fault.damaged_nodes().any(|damaged| damaged == node);
             is_damaged || (is_failed && is_hit(fault, node))
         }),
@@ -147,7 +137,7 @@ fn is_excused(excuse: Excuse, node: &str, text: &str, schedule: &Schedule) -> bo
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

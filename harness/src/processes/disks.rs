@@ -10,7 +10,7 @@ use nemesis::fault::DiskFault;
 use nemesis::membership::Member;
 use node::ids::DirectoryId;
 use results::keyed_random::Stream;
-use results::schedule::damaged_bytes_of;
+use results::schedule::{damaged_bytes_of, new_directory_id_of};
 use serde_json::{Map, Value, json};
 
 use super::cluster::Cluster;
@@ -209,7 +209,7 @@ pub(super) async fn wipe(
         match cluster.wipe(&node, new.clone()).await {
             Ok(old) => {
                 effect.insert(format!("{node}_old_directory_id"), json!(old));
-                effect.insert(format!("{node}_new_directory_id"), json!(new));
+                effect.insert(new_directory_id_of(&node), json!(new));
                 membership.book().is_lost(Member {
                     node: node.clone(),
                     directory_id: old,

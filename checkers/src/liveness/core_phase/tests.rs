@@ -2,30 +2,21 @@
 //! Never needs a cluster.
 
 use results::verdict::Validity::{Invalid, Unknown, Valid};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::made_up;
 
 const MS: u64 = 1_000_000;
 
 fn manifest(world: &str) -> Manifest {
-    serde_json::from_value(json!({
-        "format_version": 1, "name": "test", "seed": 1, "world": world,
-        "options": {
-            "workload": "register", "nemesis": ["kill"], "nodes": 3, "concurrency": 5,
-            "rate_per_second": 10, "time_ms": 1000, "interval_ms": 100,
-            "operation_timeout_ms": 1000, "recovery_timeout_ms": 9000,
-            "timers": {
-                "election_timeout_ms": 120, "fetch_timeout_ms": 800, "election_backoff_max_ms": 400,
-                "fetch_max_wait_ms": 200, "request_timeout_ms": 800, "retry_backoff_ms": 20
-            }
-        },
-        "environment": {
-            "harness_version": "0", "node_binary": "x", "system": "x", "processors": 1
-        },
-        "started": "2026-01-01T00:00:00Z",
+    made_up::manifest(json!({
+        "world": world,
+        "options": {"timers": {
+            "election_timeout_ms": 120, "fetch_timeout_ms": 800, "election_backoff_max_ms": 400,
+            "fetch_max_wait_ms": 200, "request_timeout_ms": 800, "retry_backoff_ms": 20
+        }}
     }))
-    .unwrap()
 }
 
 /// Lines of the nemesis as (milliseconds, name, value).

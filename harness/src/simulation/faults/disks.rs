@@ -4,7 +4,7 @@
 use nemesis::fault::{DiskFault, DiskProblem, Files};
 use nemesis::membership::Member;
 use node::storage::injected_faults::{self, FileKind, InjectedFault};
-use results::schedule::damaged_bytes_of;
+use results::schedule::{damaged_bytes_of, new_directory_id_of};
 use serde_json::{Map, Value, json};
 
 use super::lives::Reviving;
@@ -139,7 +139,7 @@ impl SimulatedWorld {
                 directory_id: old.to_string(),
             });
             effect.insert(format!("{name}_old_directory_id"), json!(old.to_string()));
-            effect.insert(format!("{name}_new_directory_id"), json!(new.to_string()));
+            effect.insert(new_directory_id_of(&name), json!(new.to_string()));
             nodes.push(node);
         }
         effect.insert("wiped_count".into(), nodes.len().into());
