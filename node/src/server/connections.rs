@@ -220,32 +220,29 @@ impl Connections {
     /// `unfinished`, or else one that has done nothing for at least `idle`, the longest first. Peers go only
     /// when nothing else helps.
     fn make_room(&self, unfinished: Duration, idle: Duration) -> bool {
-        let now_ms = self.now_ms();
-        let open = self.lock();
-        let able = open.values().filter(|connection| {
-            let at_least = match connection.worth() {
-                Worth::Unfinished => unfinished,
-                Worth::Client => idle,
-                Worth::Peer if idle.is_zero() => idle,
-                Worth::Peer => return false,
-            };
-            connection.may_go() && connection.at_it_for(now_ms) >= at_least
-        });
-        let least = able.min_by_key(|connection| (connection.worth(), connection.since_ms()));
-        least.inspect(|connection| connection.go()).is_some()
+        self.close_one(|connection| match connection.worth() {
+            Worth::Unfinished => Some(unfinished),
+            Worth::Client => Some(idle),
+            Worth::Peer => idle.is_zero().then_some(idle),
+        })
     }
 
     /// Closes the connection whose body has been on its way for longest, if it has been for `at_least`.
     fn drop_unfinished_body(&self, at_least: Duration) -> bool {
+        self.close_one(|connection| (connection.stage() == Stage::Receiving).then_some(at_least))
+    }
+
+    /// Closes the connection that is worth least, the longest first, among those that have been at what they are
+    /// at for as long as `after` says, if it names a time.
+    fn close_one(&self, after: impl Fn(&Connection) -> Option<Duration>) -> bool {
         let now_ms = self.now_ms();
         let open = self.lock();
         let able = open.values().filter(|connection| {
-            connection.stage() == Stage::Receiving
-                && connection.may_go()
-                && connection.at_it_for(now_ms) >= at_least
+            let at_least = after(connection);
+            connection.may_go() && at_least.is_some_and(|it| connection.at_it_for(now_ms) >= it)
         });
-        let oldest = able.min_by_key(|connection| connection.since_ms());
-        oldest
+        let least = able.min_by_key(|connection| (connection.worth(), connection.since_ms()));
+        least
             .inspect(|connection| {
                 self.forget_held(connection);
                 connection.go();

@@ -10,6 +10,7 @@
 use crate::ids::{Offset, SnapshotId};
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, StorageError, read_error};
+use crate::storage::line;
 use crate::storage::quorum_state::replace;
 use crate::storage::segment::{Segment, entry_up_to, file_name};
 
@@ -17,8 +18,6 @@ use crate::storage::segment::{Segment, entry_up_to, file_name};
 pub const FILE: &str = "log-end";
 /// What the file is called until it is complete.
 const TEMPORARY_FILE: &str = "log-end.tmp";
-
-const VERSION: u32 = 1;
 
 /// What is written for a checksum that is not known.
 const UNKNOWN: &str = "-";
@@ -101,43 +100,27 @@ pub(crate) fn check(
 fn encode(end: LogEnd) -> String {
     let last_crc = end.last_crc;
     let last_crc = last_crc.map_or_else(|| UNKNOWN.to_owned(), |crc| format!("{crc:08x}"));
-    let line = format!("{VERSION} {} {last_crc}", end.end_offset);
-    format!("{line} {:08x}\n", crc32c::crc32c(line.as_bytes()))
+    line::encode(&format!("{} {last_crc}", end.end_offset))
 }
 
 fn decode(bytes: &[u8]) -> Result<LogEnd, OpenError> {
-    let text = String::from_utf8_lossy(bytes);
-    let words: Vec<&str> = text.split(' ').collect();
-    let version = words[0];
-    if version != VERSION.to_string() && version.parse::<u32>().is_ok() {
-        return Err(OpenError::Version {
-            file: FILE,
-            field: "version",
-            found: version.to_owned(),
-            known: VERSION,
-        });
-    }
-    let parsed = match words[..] {
-        [_, end_offset, last_crc, _] => end_offset.parse().ok().map(|end_offset| LogEnd {
-            end_offset: Offset(end_offset),
+    let expected = "a version, an offset and two matching checksums";
+    line::decode(FILE, bytes, expected, |words| {
+        let [end_offset, last_crc, _] = *words else {
+            return None;
+        };
+        let end = LogEnd {
+            end_offset: Offset(end_offset.parse().ok()?),
             last_crc: u32::from_str_radix(last_crc, 16).ok(),
-        }),
-        _ => None,
-    };
-    // There is one way to write an end, so every other text was not written here.
-    parsed
-        .filter(|end| encode(*end).as_bytes() == bytes)
-        .ok_or_else(|| OpenError::Damaged {
-            file: FILE.to_owned(),
-            position_bytes: 0,
-            expected: "a version, an offset and two matching checksums".to_owned(),
-            found: format!("{:?}", text.trim_end()),
-        })
+        };
+        Some((end, encode(end)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::tests::notices_all_damage;
 
     const ENDS: [LogEnd; 2] = [
         LogEnd {
@@ -162,15 +145,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
         for end in ENDS {
-            let bytes = encode(end).into_bytes();
-            for bit in 0..bytes.len() * 8 {
-                let mut damaged = bytes.clone();
-                damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
-            }
-            for length in 0..bytes.len() {
-                assert!(decode(&bytes[..length]).is_err(), "length {length}");
-            }
+            notices_all_damage(encode(end).as_bytes(), decode);
         }
     }
 

@@ -9,14 +9,13 @@ use crate::ids::SnapshotId;
 use crate::storage::checkpoint;
 use crate::storage::disk::{Disk, read_whole};
 use crate::storage::error::{OpenError, StorageError, read_error};
+use crate::storage::line;
 use crate::storage::quorum_state::replace;
 
 /// Name of the file.
 pub const FILE: &str = "log-start";
 /// What the file is called until it is complete.
 const TEMPORARY_FILE: &str = "log-start.tmp";
-
-const VERSION: u32 = 1;
 
 /// Replaces the file. Durable on return.
 pub(crate) fn write<D: Disk>(disk: &mut D, start: SnapshotId) -> Result<(), StorageError> {
@@ -30,8 +29,7 @@ pub(crate) fn read<D: Disk>(disk: &D) -> Result<SnapshotId, OpenError> {
 }
 
 fn encode(start: SnapshotId) -> String {
-    let line = format!("{VERSION} {start}");
-    format!("{line} {:08x}\n", crc32c::crc32c(line.as_bytes()))
+    line::encode(&start.to_string())
 }
 
 /// Reads the content of the file.
@@ -39,35 +37,19 @@ fn encode(start: SnapshotId) -> String {
 /// # Errors
 /// If it is damaged or of another version.
 pub fn decode(bytes: &[u8]) -> Result<SnapshotId, OpenError> {
-    let text = String::from_utf8_lossy(bytes);
-    let mut words = text.split(' ');
-    let version = words.next().unwrap_or_default();
-    if version != VERSION.to_string() && version.parse::<u32>().is_ok() {
-        return Err(OpenError::Version {
-            file: FILE,
-            field: "version",
-            found: version.to_owned(),
-            known: VERSION,
-        });
-    }
-    let start = words
-        .next()
-        .and_then(|name| checkpoint::snapshot_id(&format!("{name}.checkpoint")));
-    // There is one way to write a start, so every other text was not written here.
-    start
-        .filter(|start| encode(*start).as_bytes() == bytes)
-        .ok_or_else(|| OpenError::Damaged {
-            file: FILE.to_owned(),
-            position_bytes: 0,
-            expected: "a version, the name of a snapshot and a matching checksum".to_owned(),
-            found: format!("{:?}", text.trim_end()),
-        })
+    let expected = "a version, the name of a snapshot and a matching checksum";
+    line::decode(FILE, bytes, expected, |words| {
+        let name = words.first()?;
+        let start = checkpoint::snapshot_id(&format!("{name}.checkpoint"))?;
+        Some((start, encode(start)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::{Epoch, Offset};
+    use crate::storage::tests::notices_all_damage;
 
     const START: SnapshotId = SnapshotId {
         end_offset: Offset(9_900),
@@ -86,15 +68,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        let bytes = encode(START).into_bytes();
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
-        }
-        for length in 0..bytes.len() {
-            assert!(decode(&bytes[..length]).is_err(), "length {length}");
-        }
+        notices_all_damage(encode(START).as_bytes(), decode);
     }
 
     #[test]

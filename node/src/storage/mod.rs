@@ -24,6 +24,7 @@ pub mod faulty_disk;
 pub mod format;
 pub mod frame;
 pub mod injected_faults;
+mod line;
 mod log;
 pub mod log_end;
 pub mod log_start;

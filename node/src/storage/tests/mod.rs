@@ -56,3 +56,15 @@ fn open(disk: &CrashDisk) -> Result<(Storage<CrashDisk>, Recovered), OpenError> 
 fn read_all<D: Disk>(storage: &Storage<D>) -> Vec<Batch> {
     storage.read(storage.log_start(), u64::MAX).unwrap()
 }
+
+/// Fails unless what was written is refused with any one bit turned over, and with any end cut off.
+pub(super) fn notices_all_damage<T, E>(written: &[u8], decode: impl Fn(&[u8]) -> Result<T, E>) {
+    for bit in 0..written.len() * 8 {
+        let mut damaged = written.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(&damaged).is_err(), "bit {bit} went unnoticed");
+    }
+    for length in 0..written.len() {
+        assert!(decode(&written[..length]).is_err(), "length {length}");
+    }
+}
