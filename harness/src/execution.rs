@@ -59,8 +59,6 @@ pub struct RunPlan {
 pub struct Finished {
     /// Where it is.
     pub folder: RunFolder,
-    /// Its name.
-    pub name: String,
     /// What came out.
     pub verdict: Verdict,
     /// What was asked for, and what happened when.
@@ -194,7 +192,6 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     Ok(Finished {
         manifest: folder.manifest()?,
         folder,
-        name,
         verdict,
     })
 }
@@ -273,6 +270,17 @@ pub fn judge(
     let verdict = checkers::check(&recording, &checkers::Options::default());
     folder.write_verdict(&verdict)?;
     Ok(verdict)
+}
+
+/// What came out of a run when it was judged, which is done now if nobody did.
+///
+/// # Errors
+/// As [`judge`].
+pub fn verdict_of(folder: &RunFolder, progress: &Progress) -> Result<Verdict, Failure> {
+    match folder.verdict()? {
+        Some(verdict) => Ok(verdict),
+        None => judge(folder, &[], progress),
+    }
 }
 
 /// Draws a run's report and the index of all runs. Failing at that is worth a note, no more.

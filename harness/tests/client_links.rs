@@ -43,6 +43,10 @@ fn try_out(lab: &Lab, network: &str) {
         "5",
         "--seed",
         "2",
+        "--concurrency",
+        "60",
+        "--rate",
+        "600",
     ];
     let more = ["--network", network, "--schedule", &schedule];
     lab.harness(&[&flags[..], &more].concat()).expect_code(0);
@@ -56,13 +60,16 @@ fn try_out(lab: &Lab, network: &str) {
     let manifest = document(&lab.latest().join("manifest.json"));
     assert_eq!(manifest["options"]["cluster"]["client_links"], true);
     // Requests that were held, or whose connections were reset, have unknown outcomes; with whole links
-    // between clients and nodes there are next to none.
+    // between clients and nodes there are next to none. Each of many clients has a request on its way to the
+    // leader when it is cut off, so that their number is not a matter of luck.
     let history = results::packed::read(&lab.latest().join("history.jsonl")).unwrap();
     let history = String::from_utf8(history).unwrap();
     let unknown = history
         .lines()
         .filter(|line| line.contains(r#""type":"info""#) && !line.contains(r#""nemesis""#));
-    assert!(unknown.count() >= 5);
+    let unknown = unknown.count();
+    println!("{network}: {unknown} unknown outcomes");
+    assert!(unknown >= 10, "{unknown} unknown outcomes");
     let told = lab.harness(&["replay", "latest"]).expect_code(0).stdout;
     assert!(told.contains("same faults: 3 of 3"), "{told}");
     let again = document(&lab.latest().join("schedule.json"));

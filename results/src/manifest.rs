@@ -339,3 +339,21 @@ impl Phases {
             .then(|| self.stopped_by.unwrap_or_else(of_earlier_versions))
     }
 }
+
+/// The manifest of a small made-up run, without an end, for tests.
+#[cfg(test)]
+pub(crate) fn made_up(name: &str, seed: u64) -> serde_json::Value {
+    serde_json::json!({
+        "format_version": 1, "name": name, "seed": seed, "world": "processes",
+        "options": {
+            "workload": "register", "nemesis": ["kill"], "nodes": 3, "concurrency": 2,
+            "rate_per_second": 100, "time_ms": 1000, "interval_ms": 1000,
+            "operation_timeout_ms": 500, "recovery_timeout_ms": 1000,
+            "timers": {"election_timeout_ms": 1, "fetch_timeout_ms": 1,
+                "election_backoff_max_ms": 1, "fetch_max_wait_ms": 1,
+                "request_timeout_ms": 1, "retry_backoff_ms": 1}
+        },
+        "environment": {"harness_version": "1", "node_binary": "n", "system": "s", "processors": 1},
+        "started": "2026-11-30T08:00:00Z"
+    })
+}

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::housekeeping::{may_be_going_on, size_bytes};
 use crate::manifest::Manifest;
-use crate::store::{CAMPAIGNS, RunFolder, Store, read_document, write_atomically};
+use crate::store::{RunFolder, Store, read_document, write_atomically};
 use crate::verdict::{Validity, Verdict};
 use crate::{Error, Result, packed};
 
@@ -141,7 +141,7 @@ pub fn overviews(store: &Store) -> Result<Overviews> {
 
 fn overviews_settled(store: &Store, settled_ns: i128) -> Result<Overviews> {
     let kept = read_kept(store);
-    let looked = look_at_all(store, &folders(store)?, &kept, settled_ns);
+    let looked = look_at_all(store, &store.folder_names()?, &kept, settled_ns);
     keep(store, &kept, &looked);
     let mut found = Overviews {
         runs: Vec::new(),
@@ -158,26 +158,6 @@ fn overviews_settled(store: &Store, settled_ns: i128) -> Result<Overviews> {
         newest.then_with(|| other.manifest.name.cmp(&one.manifest.name))
     });
     Ok(found)
-}
-
-/// Names of all folders that could be runs, in order.
-fn folders(store: &Store) -> Result<Vec<String>> {
-    let root = store.root();
-    let entries = match std::fs::read_dir(root) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(Error::io("list", root, source)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|source| Error::io("list", root, source))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name != CAMPAIGNS && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// Thousands of folders are looked at by all processors.
@@ -392,20 +372,9 @@ mod tests {
     use crate::verdict::CheckerResult;
 
     fn manifest(name: &str, seed: u64) -> Manifest {
-        serde_json::from_value(json!({
-            "format_version": 1, "name": name, "seed": seed, "world": "processes",
-            "options": {
-                "workload": "register", "nemesis": ["kill"], "nodes": 3, "concurrency": 2,
-                "rate_per_second": 100, "time_ms": 1000, "interval_ms": 1000,
-                "operation_timeout_ms": 500, "recovery_timeout_ms": 1000,
-                "timers": {"election_timeout_ms": 1, "fetch_timeout_ms": 1,
-                    "election_backoff_max_ms": 1, "fetch_max_wait_ms": 1,
-                    "request_timeout_ms": 1, "retry_backoff_ms": 1}
-            },
-            "environment": {"harness_version": "1", "node_binary": "n", "system": "s", "processors": 1},
-            "started": "2026-11-30T08:00:00Z", "ended": "2026-11-30T08:00:10Z"
-        }))
-        .unwrap()
+        let mut manifest = crate::manifest::made_up(name, seed);
+        manifest["ended"] = json!("2026-11-30T08:00:10Z");
+        serde_json::from_value(manifest).unwrap()
     }
 
     fn verdict(valid: Validity) -> Verdict {

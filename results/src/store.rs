@@ -118,18 +118,9 @@ impl Store {
 
     /// All runs that have a readable manifest, newest first.
     pub fn list(&self) -> Result<Vec<(RunFolder, Manifest)>> {
-        let entries = match std::fs::read_dir(&self.root) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(Error::io("list", &self.root, source)),
-        };
         let mut runs = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|source| Error::io("list", &self.root, source))?;
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
-            }
-            let folder = RunFolder { path: entry.path() };
+        for name in self.folder_names()? {
+            let folder = RunFolder::at(self.root.join(name));
             if let Ok(manifest) = folder.manifest() {
                 runs.push((folder, manifest));
             }
@@ -143,9 +134,38 @@ impl Store {
         Ok(runs)
     }
 
+    /// Names of all folders that could be runs, in order.
+    pub(crate) fn folder_names(&self) -> Result<Vec<String>> {
+        let failed = |source| Error::io("list", &self.root, source);
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(failed(source)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name != CAMPAIGNS && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
     /// `campaigns/`: what came of commands that ran many seeds.
     pub fn campaigns_path(&self) -> PathBuf {
         self.root.join(CAMPAIGNS)
+    }
+
+    /// `campaigns/<name>.html`, the page of a campaign.
+    pub fn campaign_page_path(&self, name: &str) -> PathBuf {
+        self.campaigns_path().join(format!("{name}.html"))
+    }
+
+    fn campaign_path(&self, name: &str) -> PathBuf {
+        self.campaigns_path().join(format!("{name}.json"))
     }
 
     /// Replaces what is known of a campaign.
@@ -156,7 +176,7 @@ impl Store {
         let folder = self.campaigns_path();
         std::fs::create_dir_all(&folder)
             .map_err(|source| Error::io("create the folder", &folder, source))?;
-        write_document(&folder.join(format!("{}.json", campaign.name)), campaign)
+        write_document(&self.campaign_path(&campaign.name), campaign)
     }
 
     /// Reads one campaign.
@@ -164,7 +184,7 @@ impl Store {
     /// # Errors
     /// When there is none of that name, or it cannot be read.
     pub fn campaign(&self, name: &str) -> Result<Campaign> {
-        let path = self.campaigns_path().join(format!("{name}.json"));
+        let path = self.campaign_path(name);
         let campaign: Campaign = read_document(&path)?;
         if campaign.format_version > FORMAT_VERSION {
             return Err(Error::UnsupportedVersion {
@@ -558,20 +578,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = Store::new(root.path()).create_run("one").unwrap();
         let document = |version: u32| {
-            serde_json::json!({
-                "format_version": version, "name": "one", "seed": 1,
-                "options": {
-                    "workload": "register", "nemesis": [], "nodes": 1, "concurrency": 1,
-                    "rate_per_second": 1, "time_ms": 1, "interval_ms": 1,
-                    "operation_timeout_ms": 1, "recovery_timeout_ms": 1,
-                    "timers": {"election_timeout_ms": 1, "fetch_timeout_ms": 1,
-                        "election_backoff_max_ms": 1, "fetch_max_wait_ms": 1,
-                        "request_timeout_ms": 1, "retry_backoff_ms": 1}
-                },
-                "environment": {"harness_version": "1", "node_binary": "n", "system": "s", "processors": 1},
-                "started": "2026-11-30T08:00:00Z"
-            })
-            .to_string()
+            let mut manifest = crate::manifest::made_up("one", 1);
+            manifest["format_version"] = version.into();
+            manifest.to_string()
         };
         std::fs::write(folder.manifest_path(), document(1)).unwrap();
         std::fs::write(

@@ -34,7 +34,6 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
     );
     let finished = Finished {
         folder,
-        name: manifest.name.clone(),
         verdict,
         manifest,
     };

@@ -32,10 +32,10 @@ pub fn print(lines: &str) -> Result<(), Failure> {
 pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<u8, Failure> {
     let Finished {
         folder,
-        name,
         verdict,
-        manifest: _,
+        manifest,
     } = finished;
+    let name = &manifest.name;
     let code = exit::of_validity(verdict.valid);
     let report = folder.report_path().display().to_string();
     if output.json {

@@ -119,8 +119,7 @@ impl<'a> Kept<'a> {
             return (campaign, None);
         }
         self.write(&campaign, progress);
-        let page = self.store.campaigns_path();
-        let page = page.join(format!("{}.html", campaign.name));
+        let page = self.store.campaign_page_path(&campaign.name);
         (campaign, Some(page.display().to_string()))
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use results::store::write_document;
 use results::verdict::Validity;
 use serde_json::json;
 
@@ -82,9 +83,7 @@ fn store(args: &ExploreArgs, steps: &StepFile) -> Result<PathBuf, Failure> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let text = serde_json::to_string_pretty(steps).context("cannot write the steps")?;
-    std::fs::write(&args.steps, text + "\n")
-        .with_context(|| format!("cannot write {}", args.steps.display()))?;
+    write_document(&args.steps, steps)?;
     Ok(args.steps.clone())
 }
 
@@ -242,19 +241,20 @@ fn replay(args: &ExploreArgs, file: &Path) -> Result<u8, Failure> {
         .replay()
         .map_err(|problem| Failure::arguments(format!("{}: {problem}", file.display())))?;
     let count = steps.steps.len();
-    let (code, summary) = match &replayed {
+    let (valid, summary) = match &replayed {
         Replayed::Same(violation) => (
-            exit::INVALID,
+            Validity::Invalid,
             format!("the same {count} steps, state by state, break {violation}"),
         ),
         Replayed::Otherwise(step, what) => (
-            exit::UNKNOWN,
+            Validity::Unknown,
             format!("step {step} of {count} is not what it was: {what}"),
         ),
     };
+    let code = exit::of_validity(valid);
     if args.output.json {
         let line = json!({
-            "same": code == exit::INVALID,
+            "same": valid == Validity::Invalid,
             "summary": summary,
             "steps": count,
             "exit_code": code,
@@ -266,11 +266,7 @@ fn replay(args: &ExploreArgs, file: &Path) -> Result<u8, Failure> {
     if !args.output.quiet {
         text = listed(&steps) + "\n";
     }
-    let word = if code == exit::INVALID {
-        "INVALID"
-    } else {
-        "UNKNOWN"
-    };
+    let word = valid.word().to_uppercase();
     announce::print(&format!("{text}verdict: {word}\nwhy:     {summary}"))?;
     Ok(code)
 }

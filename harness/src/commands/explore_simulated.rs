@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use results::store::write_document;
 
 use super::planning::Planner;
 use crate::capabilities;
@@ -51,10 +52,7 @@ pub(super) fn reproduce(
             return Ok(None);
         }
         if written != Some(attempt) {
-            let text = serde_json::to_string_pretty(&attempt.schedule);
-            let text = text.context("cannot write the schedule")? + "\n";
-            std::fs::write(file, text)
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            write_document(file, &attempt.schedule)?;
             written = Some(attempt);
         }
         let args = RunArgs {

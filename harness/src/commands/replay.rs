@@ -17,7 +17,7 @@ use super::{announce, cluster, replay_simulated};
 use crate::capabilities::{self, NO_CLIENT_LINKS};
 use crate::cli::{CONCURRENCY_MAX, NODES_MAX, NetworkFlag, OBSERVERS_MAX, ReplayArgs};
 use crate::duration::WEEK_MS;
-use crate::execution::{RunPlan, execute, forget_outcomes, judge, node_program};
+use crate::execution::{RunPlan, execute, forget_outcomes, node_program, verdict_of};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
@@ -56,10 +56,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     refuse_impossible(&schedule, &capabilities)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
-    let original = match folder.verdict()? {
-        Some(verdict) => verdict,
-        None => judge(&folder, &[], &progress)?,
-    };
+    let original = verdict_of(&folder, &progress)?;
     progress.note(&format!(
         "replaying {} ({} faults, seed {})",
         manifest.name,

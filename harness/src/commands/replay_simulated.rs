@@ -15,7 +15,7 @@ use super::announce;
 use super::replay::{comparison, exit_code, label, same_outcome};
 use super::summary::Summary;
 use crate::cli::ReplayArgs;
-use crate::execution::{judge, pack};
+use crate::execution::{pack, verdict_of};
 use crate::exit::Failure;
 use crate::interrupts;
 use crate::progress::Progress;
@@ -36,10 +36,7 @@ pub(super) fn replay(
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let output = &args.execution.output;
     let progress = Progress::new(output.quiet || output.json);
-    let original = match folder.verdict()? {
-        Some(verdict) => verdict,
-        None => judge(folder, &[], &progress)?,
-    };
+    let original = verdict_of(folder, &progress)?;
     let store = Store::new(&args.execution.store.out);
     let label = Label {
         beginning: label(manifest),

@@ -19,7 +19,7 @@ use super::planning::refuse_impossible;
 use super::replay::{check, label, refuse_client_links, refuse_network};
 use crate::capabilities;
 use crate::cli::ShrinkArgs;
-use crate::execution::{forget_outcomes, judge, no_network, pack};
+use crate::execution::{forget_outcomes, no_network, pack, verdict_of};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::progress::Progress;
@@ -89,10 +89,7 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
         }
         return in_simulation(args, &origin, plan, simulated, &progress, None);
     }
-    let verdict = match folder.verdict()? {
-        Some(verdict) => verdict,
-        None => judge(&folder, &[], &progress)?,
-    };
+    let verdict = verdict_of(&folder, &progress)?;
     if verdict.valid != Validity::Invalid {
         return Err(Failure::arguments(format!(
             "{} is {}, so there is no failure to shrink",

@@ -77,10 +77,7 @@ pub(crate) struct CampaignRow {
 /// When the file cannot be written.
 pub fn render_campaign(store: &Store, campaign: &Campaign) -> Result<()> {
     let page = page(store, campaign)?;
-    let path = store
-        .campaigns_path()
-        .join(format!("{}.html", campaign.name));
-    write_atomically(&path, page.as_bytes())?;
+    write_atomically(&store.campaign_page_path(&campaign.name), page.as_bytes())?;
     Ok(())
 }
 
