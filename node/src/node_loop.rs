@@ -96,7 +96,7 @@ impl<D: Disk> NodeLoop<D> {
             accept_parts: options.storage.accept_parts || bug == Some(Bug::SnapshotPartAccepted),
             ..options.storage
         };
-        let (storage, recovered) = Storage::open_with_directory_id(
+        let (mut storage, recovered) = Storage::open_with_directory_id(
             disk,
             &identity,
             options.new_directory_id,
@@ -105,6 +105,12 @@ impl<D: Disk> NodeLoop<D> {
         configuration.directory_id = storage.directory_id();
         if storage.voters_from() == VotersFrom::Log {
             starting::rely_on_log(&mut configuration, &recovered)?;
+        } else {
+            let before = storage.configured_voters();
+            let voters = starting::keep_voters(&mut configuration, before, &recovered)?;
+            storage
+                .note_voters(voters, recovered.quorum_state)
+                .map_err(NodeError::from)?;
         }
         let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
         let (machine, applied) = snapshot_work::recover(&storage, newest, bug)?;

@@ -150,7 +150,8 @@ async fn data_that_cannot_be_read_or_was_changed_keeps_the_node_from_starting() 
         &*data.to_string_lossy(),
         &file,
         "at byte ",
-        "Restore the data directory",
+        "Do not put an older copy",
+        "kraft-node remove-controller",
     ] {
         assert!(line.contains(part), "{part}: {line}");
     }

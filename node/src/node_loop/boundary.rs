@@ -1,6 +1,8 @@
 //! Owns the types that cross the boundary of a node's loop: arrivals, departures, errors.
 //! Never holds what the loop works with.
 
+use std::collections::BTreeSet;
+
 use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{DirectoryId, NodeId, Offset, SnapshotId};
 use crate::machine::SnapshotRecordError;
@@ -164,7 +166,32 @@ pub enum StartError {
          yet. Say where a node of that cluster listens: --bootstrap ID=URL"
     )]
     NobodyToAsk,
+    /// It was among other configured voters before (kraft.version 0).
+    #[error(
+        "it was started before among the voters {}, and now among {}. Voters that are configured stay the same \
+         for as long as the cluster lives: a majority of other ones need not know what was acknowledged, and it \
+         could be lost. Nothing was changed. Name the same nodes with --peer as before; to change the voters, \
+         put them into the log of the running cluster (kraft-node upgrade), and add and remove them there \
+         (kraft-node add-controller, remove-controller)",
+        names(before),
+        names(now)
+    )]
+    OtherVoters {
+        /// The voters that it knew.
+        before: BTreeSet<NodeId>,
+        /// The voters that it is started with.
+        now: BTreeSet<NodeId>,
+    },
     /// The disk failed, or a committed record is not a command.
     #[error(transparent)]
     Node(#[from] NodeError),
+}
+
+fn names(nodes: &BTreeSet<NodeId>) -> String {
+    let mut names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    match names.pop() {
+        None => "nobody".to_owned(),
+        Some(only) if names.is_empty() => format!("{only} alone"),
+        Some(last) => format!("{} and {last}", names.join(", ")),
+    }
 }

@@ -1,7 +1,10 @@
-//! Owns what a replica whose voters are in the log must not be started with.
-//! Never looks at the disk; it judges what was found there.
+//! Owns which voters a replica may be started with, by what was found on its disk.
+//! Never changes what was found there.
+
+use std::collections::BTreeSet;
 
 use crate::control_record::ControlRecord;
+use crate::ids::NodeId;
 use crate::raft::{Configuration, Recovered};
 use crate::voters::VoterSet;
 
@@ -28,10 +31,42 @@ pub(super) fn rely_on_log(
     }
 }
 
+/// Holds a replica to the voters that were configured before, and returns those to be noted from now on.
+///
+/// Once the log says that kraft.version 1 is in force, it names the voters, and those that were configured
+/// matter only if that record is not committed and cut off again: then those from before are in force, whatever
+/// the replica is started with now.
+///
+/// # Errors
+/// If it is started with others under kraft.version 0.
+pub(super) fn keep_voters(
+    configuration: &mut Configuration,
+    before: Option<&BTreeSet<NodeId>>,
+    recovered: &Recovered,
+) -> Result<BTreeSet<NodeId>, StartError> {
+    let now: BTreeSet<NodeId> = configuration.voters.ids().collect();
+    let Some(before) = before.filter(|before| **before != now) else {
+        return Ok(now);
+    };
+    let before = before.clone();
+    if !are_voters_in_log(recovered) {
+        return Err(StartError::OtherVoters { before, now });
+    }
+    configuration.voters = before.iter().copied().collect();
+    Ok(before)
+}
+
+fn are_voters_in_log(recovered: &Recovered) -> bool {
+    let upgrades = |(_, record): &(_, ControlRecord)| matches!(record, ControlRecord::KraftVersion { version } if *version >= 1);
+    let in_snapshot = recovered.snapshot_voters.as_ref();
+    in_snapshot.is_some_and(|voters| voters.kraft_version >= 1)
+        || recovered.control_records.iter().any(upgrades)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{NodeId, Offset};
+    use crate::ids::Offset;
     use crate::raft::{RecordedVoters, Timers};
 
     const TIMERS: Timers = Timers {
@@ -78,6 +113,50 @@ mod tests {
         };
         for recovered in [in_snapshot, in_log] {
             rely_on_log(&mut configuration(&[]), &recovered).unwrap();
+        }
+    }
+
+    #[test]
+    fn configured_voters_stay_the_same_until_the_log_names_them() {
+        let set = |ids: &[i32]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+        let of = |ids: &[i32]| Configuration {
+            voters: set(ids).into_iter().collect(),
+            ..configuration(&[])
+        };
+        let three = set(&[1, 2, 3]);
+        let kept = |given: &[i32], before: Option<&BTreeSet<NodeId>>, recovered: &Recovered| {
+            let mut configuration = of(given);
+            let noted = keep_voters(&mut configuration, before, recovered)?;
+            let in_force: BTreeSet<_> = configuration.voters.ids().collect();
+            assert_eq!(in_force, noted);
+            Ok::<_, StartError>(noted)
+        };
+        let configured = Recovered::default();
+        assert_eq!(kept(&[1, 2, 3], None, &configured).unwrap(), three);
+        assert_eq!(kept(&[1, 2, 3], Some(&three), &configured).unwrap(), three);
+        for other in [&[1][..], &[1, 2], &[1, 2, 4], &[1, 2, 3, 4]] {
+            let refusal = kept(other, Some(&three), &configured).unwrap_err();
+            assert!(matches!(refusal, StartError::OtherVoters { .. }));
+            let words = refusal.to_string();
+            assert!(
+                words.contains("the voters n1, n2 and n3, and now among n1"),
+                "{words}"
+            );
+        }
+        let upgrade = (Offset(4), ControlRecord::KraftVersion { version: 1 });
+        let in_log = Recovered {
+            control_records: vec![upgrade],
+            ..Recovered::default()
+        };
+        let in_snapshot = Recovered {
+            snapshot_voters: Some(RecordedVoters {
+                kraft_version: 1,
+                voters: VoterSet::default(),
+            }),
+            ..Recovered::default()
+        };
+        for upgraded in [in_log, in_snapshot] {
+            assert_eq!(kept(&[1], Some(&three), &upgraded).unwrap(), three);
         }
     }
 }

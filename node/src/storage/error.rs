@@ -38,7 +38,8 @@ pub enum StorageError {
     /// A batch that was sound before is not any more.
     #[error(
         "{file} at byte {position_bytes}: expected the batch with base offset {base_offset}, but \
-         {found}. The disk damaged it after it was written; stop this node and replace its disk"
+         {found}. The disk damaged it after it was written; this node stops, and its next start says \
+         what can be done"
     )]
     Damaged {
         /// In which file.
@@ -61,7 +62,8 @@ pub enum StorageError {
     /// A snapshot that was sound before is not any more.
     #[error(
         "{file} at byte {position_bytes}: expected {expected}, found {found}. The disk damaged it \
-         after it was written; stop this node and replace its disk"
+         after it was written; this node stops, and its next start says \
+         what can be done"
     )]
     SnapshotDamaged {
         /// In which file.
@@ -184,6 +186,16 @@ pub(crate) fn write_error(
     }
 }
 
+/// What can be done for a replica that has lost what it knew. An empty directory has forgotten votes and data
+/// as well: as another replica (KIP-853) it is safe, and among configured voters only where nothing depended on
+/// this one.
+const SAFE_WAY: &str = "Do not put an older copy of the directory in its place: it has forgotten what this \
+    replica voted for and acknowledged since, and the cluster could lose it. If the voters are in the log, remove \
+    this one (kraft-node remove-controller), start the node with an empty directory (kraft-node format \
+    --no-initial-controllers), and add it again (kraft-node add-controller). If they are configured (--peer), \
+    start it with an empty directory only while all other voters run and have caught up (kraft-node describe \
+    --replication shows no lag)";
+
 /// A data directory could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -249,7 +261,7 @@ pub enum OpenError {
     },
     /// A file was written by a version that is not known.
     #[error(
-        "{file} has {field} {found}, this version knows only {known}. Nothing was changed. Start \
+        "{file} has {field} {found}, this version knows up to {known}. Nothing was changed. Start \
          the version that wrote it"
     )]
     Version {
@@ -264,8 +276,8 @@ pub enum OpenError {
     },
     /// A file that has to be there is not.
     #[error(
-        "{file} is missing: {reason}. Nothing was changed. Restore the data directory from a \
-         copy, or replace this replica by a new one with another node id"
+        "{file} is missing: {reason}. Nothing was changed. {advice}",
+        advice = SAFE_WAY
     )]
     Missing {
         /// Which file.
@@ -276,8 +288,8 @@ pub enum OpenError {
     /// A file holds what no crash leaves behind.
     #[error(
         "{file} at byte {position_bytes}: expected {expected}, found {found}. No crash explains \
-         that, so the disk is suspect. Nothing was changed. Restore the data directory from a \
-         copy, or replace this replica by a new one with another node id"
+         that, so the disk is suspect. Nothing was changed. {advice}",
+        advice = SAFE_WAY
     )]
     Damaged {
         /// Which file.

@@ -324,6 +324,30 @@ impl Log {
         Ok(())
     }
 
+    /// # Panics
+    /// If the log cannot be cut there. No leader of this log's epochs asks for that: whoever has the epoch of
+    /// a batch has the batch.
+    pub(crate) fn assert_can_end_at(&self, log_end: Offset) {
+        assert!(
+            (self.log_start()..=self.link.log_end).contains(&log_end),
+            "cannot cut a log of {}..{} to {log_end}",
+            self.log_start(),
+            self.link.log_end
+        );
+        let last = self.entry_up_to(log_end);
+        if let Some(last) = last.filter(|last| last.end_offset > log_end) {
+            panic!(
+                "the leader's log leaves this one at offset {log_end}, inside the batch of offsets {} to {} of \
+                 epoch {}. A batch is written as a whole by the one leader of its epoch, so that epoch had two: \
+                 some replica forgot a vote, or was started with other voters. Nothing was cut. Keep both \
+                 directories, and compare what is in them (kraft-node dump-log) before starting this node again",
+                last.base_offset,
+                last.end_offset.0 - 1,
+                last.epoch
+            );
+        }
+    }
+
     /// Cuts the log. Segments are emptied from the last one backwards, so that a crash in between
     /// leaves a shorter log and never a gap; the emptied files are removed at the end.
     pub(crate) fn truncate<D: Disk>(
@@ -331,12 +355,6 @@ impl Log {
         disk: &mut D,
         log_end: Offset,
     ) -> Result<(), StorageError> {
-        assert!(
-            (self.log_start()..=self.link.log_end).contains(&log_end),
-            "cannot cut a log of {}..{} to {log_end}",
-            self.log_start(),
-            self.link.log_end
-        );
         self.cut(disk, log_end)
     }
 

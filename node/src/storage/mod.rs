@@ -2,7 +2,7 @@
 //! Never decides what is written; the protocol core does.
 //!
 //! A data directory holds `meta.properties` (whose directory it is), `quorum-state` (epoch, leader,
-//! vote), the log as segments `<base offset>.log`, snapshots `<end offset>-<epoch>.checkpoint`,
+//! vote, configured voters), the log as segments `<base offset>.log`, snapshots `<end offset>-<epoch>.checkpoint`,
 //! `log-start` once the log has lost its beginning to a snapshot, and `log-end` once there was a quiet moment. What a segment looks like, and how
 //! recovery tells a torn tail from damage, is described in [`frame`] and [`recovery`]; what a
 //! snapshot looks like in [`checkpoint`].
@@ -51,13 +51,16 @@ pub use meta::{Identity, VotersFrom};
 pub use snapshot_recovery::SnapshotFile;
 pub use write_behind_disk::WriteBehindDisk;
 
+use std::collections::BTreeSet;
+
 use crate::batch::Batch;
-use crate::ids::{DirectoryId, Offset};
+use crate::ids::{DirectoryId, NodeId, Offset};
 use crate::raft::{QuorumState, Recovered};
 
 use log::Log;
 pub use log::{LogSync, LogSynced};
 use log_end::LogEnd;
+use quorum_state::ConfiguredVoters;
 use snapshot_recovery::Snapshots;
 
 /// Sizes that storage works with.
@@ -106,6 +109,8 @@ pub struct Storage<D> {
     directory_id: Option<DirectoryId>,
     sync_snapshots: bool,
     voters_from: VotersFrom,
+    /// Those that the quorum-state file names, or will.
+    configured_voters: ConfiguredVoters,
     /// What the `log-end` file says.
     known_end: Option<LogEnd>,
     stopped: bool,
@@ -146,6 +151,7 @@ impl<D: Disk> Storage<D> {
             directory_id: found.directory_id,
             sync_snapshots: options.sync_snapshots,
             voters_from: found.voters_from,
+            configured_voters: found.configured_voters,
             known_end: found.known_end,
             stopped: false,
         };
@@ -201,6 +207,7 @@ impl<D: Disk> Storage<D> {
     /// # Panics
     /// If `log_end` is outside the log or inside a batch.
     pub fn truncate(&mut self, log_end: Offset) -> Result<(), StorageError> {
+        self.log.assert_can_end_at(log_end);
         if self
             .known_end
             .is_some_and(|known| known.end_offset > log_end)
@@ -217,7 +224,7 @@ impl<D: Disk> Storage<D> {
     /// If the disk fails; that is fatal, and either the old or the new state is found at the next
     /// start.
     pub fn persist(&mut self, state: QuorumState) -> Result<(), StorageError> {
-        self.change(|_, disk| quorum_state::write(disk, state))
+        self.write_quorum_state(state, quorum_state::write)
     }
 
     /// As [`persist`](Self::persist), but durable only once something else syncs: a deliberate
@@ -226,7 +233,7 @@ impl<D: Disk> Storage<D> {
     /// # Errors
     /// If the disk fails; that is fatal.
     pub(crate) fn persist_unsynced(&mut self, state: QuorumState) -> Result<(), StorageError> {
-        self.change(|_, disk| quorum_state::write_unsynced(disk, state))
+        self.write_quorum_state(state, quorum_state::write_unsynced)
     }
 
     /// As [`persist`](Self::persist), but the epoch follows in a second write: a deliberate mistake
@@ -235,7 +242,44 @@ impl<D: Disk> Storage<D> {
     /// # Errors
     /// If the disk fails; that is fatal.
     pub(crate) fn persist_in_two_writes(&mut self, state: QuorumState) -> Result<(), StorageError> {
-        self.change(|_, disk| quorum_state::write_vote_then_epoch(disk, state))
+        self.write_quorum_state(state, quorum_state::write_vote_then_epoch)
+    }
+
+    fn write_quorum_state(
+        &mut self,
+        state: QuorumState,
+        write: impl FnOnce(&mut D, QuorumState, &ConfiguredVoters) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        // Taken out, because both are borrowed otherwise.
+        let voters = self.configured_voters.take();
+        let outcome = self.change(|_, disk| write(disk, state, &voters));
+        self.configured_voters = voters;
+        outcome
+    }
+
+    /// The configured voters that this replica was started with before (kraft.version 0); `None` where
+    /// nobody noted them.
+    pub fn configured_voters(&self) -> Option<&BTreeSet<NodeId>> {
+        self.configured_voters.as_ref()
+    }
+
+    /// Notes configured voters next to `state`, which is what the quorum-state file says. Durable on return;
+    /// where there is no such file yet, together with the first state that is persisted. Until then this
+    /// replica has promised nothing to anybody.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub fn note_voters(
+        &mut self,
+        voters: BTreeSet<NodeId>,
+        state: Option<QuorumState>,
+    ) -> Result<(), StorageError> {
+        let voters = Some(voters);
+        if self.configured_voters == voters {
+            return Ok(());
+        }
+        self.configured_voters = voters;
+        state.map_or(Ok(()), |state| self.persist(state))
     }
 
     /// Makes the log durable and returns its end offset. Free when nothing was appended since.

@@ -39,7 +39,7 @@ use crate::storage::format::initialise;
 use crate::storage::log_end::{self, LogEnd};
 use crate::storage::log_start;
 use crate::storage::meta::{self, Identity, Meta, VotersFrom};
-use crate::storage::quorum_state;
+use crate::storage::quorum_state::{self, ConfiguredVoters};
 use crate::storage::segment::{Damage, Ending, Link, Scan, Segment, base_offset, file_name, scan};
 use crate::storage::snapshot_recovery::{self, Snapshots, check_log, inspect_snapshots};
 
@@ -47,6 +47,8 @@ use crate::storage::snapshot_recovery::{self, Snapshots, check_log, inspect_snap
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) quorum_state: Option<QuorumState>,
+    /// Those noted next to it.
+    pub(crate) configured_voters: ConfiguredVoters,
     pub(crate) directory_id: Option<DirectoryId>,
     pub(crate) voters_from: VotersFrom,
     /// Where the log starts; the default where it is whole.
@@ -94,7 +96,11 @@ pub(crate) fn recover<D: Disk>(
         snapshot_recovery::accept_parts(disk)?;
     }
     let names = disk.list().map_err(read_error("list", "the directory"))?;
-    let quorum_state = quorum_state::read(disk)?;
+    let noted = quorum_state::read(disk)?;
+    let (quorum_state, configured_voters) = match noted {
+        Some(noted) => (Some(noted.state), noted.voters),
+        None => (None, None),
+    };
     let log_start = log_start::read(disk)?;
     let snapshots = inspect_snapshots(disk, &names, log_start, options.accept_parts)?;
     let verify_checksums = options.verify_checksums;
@@ -121,6 +127,7 @@ pub(crate) fn recover<D: Disk>(
     }
     Ok(Found {
         quorum_state,
+        configured_voters,
         directory_id,
         voters_from: meta.voters_from,
         log_start,

@@ -211,7 +211,7 @@ async fn a_damaged_newest_snapshot_is_refused_with_what_to_do() {
         &name,
         "at byte ",
         "Nothing was changed",
-        "Restore",
+        "kraft-node remove-controller",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }

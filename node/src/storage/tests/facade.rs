@@ -1,6 +1,8 @@
 //! Owns the tests of what the node's loop uses: appending, reading, cutting, persisting.
 //! Never looks at bytes on the disk.
 
+use std::collections::BTreeSet;
+
 use super::crash_disk::CrashDisk;
 use super::{batch, identity, open, read_all};
 use crate::ids::{Epoch, NodeId, Offset};
@@ -159,13 +161,6 @@ fn a_cut_takes_the_seal_with_it() {
 }
 
 #[test]
-#[should_panic(expected = "between two batches")]
-fn a_cut_inside_a_batch_is_a_mistake() {
-    let (_, mut storage) = filled(2);
-    let _ = storage.truncate(Offset(4));
-}
-
-#[test]
 #[should_panic(expected = "log end offset")]
 fn an_append_that_leaves_a_gap_is_a_mistake() {
     let (_, mut storage) = filled(2);
@@ -231,4 +226,67 @@ fn a_killed_process_on_a_write_behind_disk_keeps_what_was_synced() {
     assert_eq!(recovered.log_end, Offset(2));
     assert_eq!(recovered.truncated_bytes, 0);
     assert_eq!(storage.read(Offset(0), 1000).unwrap(), [batch(0, 1, 2, 10)]);
+}
+
+fn three_voters() -> BTreeSet<NodeId> {
+    [1, 2, 3].map(NodeId).into()
+}
+
+#[test]
+fn configured_voters_are_noted_with_the_first_state_and_kept_by_every_later_one() {
+    let disk = CrashDisk::default();
+    let (mut storage, _) = open(&disk).unwrap();
+    let before = disk.journal().len();
+    storage.note_voters(three_voters(), None).unwrap();
+    assert_eq!(disk.journal().len(), before, "there is no file yet");
+    for epoch in 1..=3 {
+        let state = QuorumState {
+            epoch: Epoch(epoch),
+            ..QuorumState::default()
+        };
+        storage.persist(state).unwrap();
+        let (again, recovered) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();
+        assert_eq!(recovered.quorum_state, Some(state));
+        assert_eq!(again.configured_voters(), Some(&three_voters()));
+    }
+}
+
+#[test]
+fn a_directory_that_does_not_name_its_voters_is_told_of_them_once() {
+    let (disk, mut storage) = filled(2);
+    let state = QuorumState {
+        epoch: Epoch(7),
+        leader: Some(NodeId(2)),
+        voted_for: Some(NodeId(3).into()),
+    };
+    storage.persist(state).unwrap();
+    let (mut storage, recovered) = open(&disk).unwrap();
+    assert_eq!(storage.configured_voters(), None);
+    let voters = three_voters();
+    storage
+        .note_voters(voters.clone(), recovered.quorum_state)
+        .unwrap();
+    let (mut storage, recovered) = open(&CrashDisk::from_image(&disk.durable_image())).unwrap();
+    assert_eq!(recovered.quorum_state, Some(state));
+    assert_eq!(storage.configured_voters(), Some(&voters));
+    let before = disk.journal().len();
+    storage.note_voters(voters, recovered.quorum_state).unwrap();
+    assert_eq!(disk.journal().len(), before, "they are there already");
+}
+
+#[test]
+#[should_panic(expected = "inside the batch of offsets 3 to 5 of epoch 1")]
+fn a_cut_inside_a_batch_names_it_and_what_it_means() {
+    let (_, mut storage) = filled(2);
+    let _ = storage.truncate(Offset(4));
+}
+
+#[test]
+fn a_cut_that_cannot_be_made_changes_nothing() {
+    let (disk, mut storage) = filled(2);
+    storage.seal().unwrap();
+    let before = disk.durable_image();
+    let cut = std::panic::AssertUnwindSafe(|| storage.truncate(Offset(4)));
+    assert!(std::panic::catch_unwind(cut).is_err());
+    assert_eq!(disk.durable_image(), before);
 }
