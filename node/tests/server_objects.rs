@@ -154,6 +154,7 @@ async fn every_malformed_request_about_objects_is_refused() {
     let write = json!({"type": "register-write", "key": "a", "value": 1});
     let with = |operation: Value| json!({"operations": [write, operation]});
     let append = || bench.posting("/lists/a", &json!({"value": 1}));
+    let raw = |path: &str, body: &'static str| bench.client.post(bench.node.url(path)).body(body);
     let read = |query: &str| {
         bench
             .client
@@ -194,6 +195,18 @@ async fn every_malformed_request_about_objects_is_refused() {
             "/transactions",
             &with(json!({"type": "counter-add", "key": "a"})),
         ),
+        // Of two values under one key, the first would be lost without a word.
+        raw(
+            "/transactions",
+            r#"{"operations":[{"type":"list-append","key":"a","value":1,"key":"b"}]}"#,
+        ),
+        raw(
+            "/transactions",
+            r#"{"operations":[{"type":"list-append","key":"a","value":[{"x":1,"x":2}]}]}"#,
+        ),
+        raw("/transactions", r#"{"operations":[],"operations":[]}"#),
+        raw("/lists/a", r#"{"value":1,"value":1}"#),
+        raw("/lists/a", r#"{"value":{"x":1,"x":1}}"#),
         append().header("x-client-id", "c"),
         append().header("x-request-id", "1"),
         append()

@@ -10,6 +10,7 @@ mod complaints;
 mod connection;
 mod connections;
 pub(crate) mod control;
+mod distinct_keys;
 mod driver;
 mod gate;
 mod http;

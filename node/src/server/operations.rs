@@ -14,6 +14,7 @@ use crate::client::ClientRequest;
 use crate::machine::{CommandFault, Kind, Object, Operation, Stamp};
 
 use super::body::Body;
+use super::distinct_keys::DistinctKeys;
 use super::wire;
 
 /// Who asks. With the next header, it makes a repeated request recognisable.
@@ -154,7 +155,8 @@ pub(super) fn transaction(headers: &HeaderMap, body: Body) -> Result<ClientReque
     Ok(ClientRequest::Transaction { stamp, operations })
 }
 
-/// The body as what a request asks for: an object that holds no number that would be rounded.
+/// The body as what a request asks for: an object that holds no number that would be rounded, and nothing under a
+/// key that comes again.
 fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
     let fault = |reason: &dyn fmt::Display| {
         bad_request(format!("the request body is not understood: {reason}"))
@@ -165,6 +167,7 @@ fn json_of<T: DeserializeOwned>(body: Body) -> Result<T, Fault> {
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(fault(&"expected an object"));
     }
+    serde_json::from_slice::<DistinctKeys>(&bytes).map_err(|reason| fault(&reason))?;
     match integer_too_large(&bytes) {
         Some(integer) => Err(fault(&format!(
             "{integer} is beyond 64 bits; write it as a string, or as a number with a decimal point"
