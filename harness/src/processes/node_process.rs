@@ -101,7 +101,10 @@ impl NodeSettings {
             None => "peer",
         };
         for (id, address) in &self.peers {
-            option(peer, format!("{id}=http://{address}"));
+            let way = format!("{id}=http://{address}");
+            option(peer, way.clone());
+            // What is between the nodes stays there, wherever they say that they listen.
+            option("route", way);
         }
         if self.formatting.is_some() {
             option("advertise", announced_address(self.id, incarnation));

@@ -38,7 +38,7 @@ enum Problem {
 }
 
 fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
-    let peer_urls = check(start).map_err(Problem::Arguments)?;
+    let ways = check(start).map_err(Problem::Arguments)?;
     data_directory::check(start).map_err(Problem::Environment)?;
     if start.harness.die_with_parent {
         die_with_parent().map_err(Problem::Environment)?;
@@ -50,7 +50,7 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         .transpose()
         .map_err(Problem::Arguments)?;
     // In a formatted directory the voters are in the log, and these are not used.
-    let mut voters: BTreeSet<_> = peer_urls.keys().copied().collect();
+    let mut voters: BTreeSet<_> = ways.peers.keys().copied().collect();
     voters.insert(start.id);
     let bootstrap_ids: BTreeSet<_> = start.bootstrap.iter().map(|peer| peer.id).collect();
     if !bootstrap_ids.is_empty() {
@@ -77,7 +77,8 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
             )
         },
         listen: start.listen.clone(),
-        peer_urls,
+        peer_urls: ways.peers,
+        routes: ways.routes,
         node: node_options(start).map_err(Problem::Environment)?,
         data: start.data.clone(),
         write_behind: start.harness.write_behind,

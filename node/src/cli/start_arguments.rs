@@ -35,14 +35,19 @@ pub(super) struct StartArguments {
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
     pub(super) listen: String,
     /// Another voter: its id and where it listens. Repeat for each. The voters are this node and
-    /// its peers, and must be the same for all nodes.
+    /// its peers, and must be the same for all nodes, and at every start.
     #[arg(long = "peer", value_name = "ID=URL", value_parser = parse_peer)]
     pub(super) peers: Vec<Peer>,
     /// A replica that may be asked who leads, where the voters are not given by --peer but are in
-    /// the log: its id and where it listens. Repeat for several.
+    /// the log: its id and where it listens. Repeat for several. Where voters in the log say that
+    /// they listen goes before what is given here and by --peer.
     #[arg(long = "bootstrap", value_name = "ID=URL", value_parser = parse_peer,
         conflicts_with = "peers")]
     pub(super) bootstrap: Vec<Peer>,
+    /// Reach this node there, whatever it says of itself: through a proxy or a tunnel. Repeat for
+    /// several.
+    #[arg(long = "route", value_name = "ID=URL", value_parser = parse_peer)]
+    pub(super) routes: Vec<Peer>,
     /// Where others reach this node, as it is announced to them. Without it, the address it listens
     /// on.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
@@ -186,8 +191,17 @@ fn parse_level(text: &str) -> Result<tracing::Level, String> {
     }
 }
 
+/// Where other replicas are to be looked for, as base URLs.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    /// Of voters and of those who may know them.
+    pub(super) peers: BTreeMap<NodeId, String>,
+    /// Which go before whatever else is known.
+    pub(super) routes: BTreeMap<NodeId, String>,
+}
+
 /// What no single argument shows.
-pub(super) fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, String> {
+pub(super) fn check(start: &StartArguments) -> Result<Ways, String> {
     if let Some(bug) = start.harness.bug
         && !start.harness.allow_seeded_bugs
     {
@@ -205,27 +219,13 @@ pub(super) fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, 
             timers.fetch_max_wait_ms, timers.fetch_timeout_ms
         ));
     }
-    let mut peer_urls = BTreeMap::new();
     let peers = start.peers.iter().map(|peer| ("--peer", peer));
     let bootstrap = start.bootstrap.iter().map(|peer| ("--bootstrap", peer));
-    for (flag, Peer { id, url }) in peers.chain(bootstrap) {
-        if *id == start.id {
-            return Err(format!(
-                "{flag} {}={url}: this node has that id itself",
-                id.0
-            ));
-        }
-        if let Some(other) = peer_urls.insert(*id, url.clone()) {
-            return Err(format!(
-                "{flag} {}={url}: peer {} is given before as {other}",
-                id.0, id.0
-            ));
-        }
-    }
-    let distinct: BTreeSet<_> = peer_urls.values().collect();
-    if distinct.len() < peer_urls.len() {
-        return Err("two peers have the same URL; each node listens at its own".into());
-    }
+    let routes = start.routes.iter().map(|peer| ("--route", peer));
+    let ways = Ways {
+        peers: urls(start, peers.chain(bootstrap))?,
+        routes: urls(start, routes)?,
+    };
     if start.auto_join && announced(start).is_none() {
         return Err(format!(
             "--auto-join: others cannot reach this node at {}, where it listens; say where they can \
@@ -233,7 +233,60 @@ pub(super) fn check(start: &StartArguments) -> Result<BTreeMap<NodeId, String>, 
             start.listen
         ));
     }
-    Ok(peer_urls)
+    Ok(ways)
+}
+
+/// What flags of one kind say.
+fn urls<'a>(
+    start: &StartArguments,
+    given: impl Iterator<Item = (&'static str, &'a Peer)>,
+) -> Result<BTreeMap<NodeId, String>, String> {
+    let mut urls = BTreeMap::new();
+    for (flag, Peer { id, url }) in given {
+        if *id == start.id {
+            return Err(format!(
+                "{flag} {}={url}: this node has that id itself",
+                id.0
+            ));
+        }
+        if is_own(start, url) {
+            return Err(format!(
+                "{flag} {}={url}: this node listens there itself, so node {} cannot",
+                id.0, id.0
+            ));
+        }
+        if let Some(other) = urls.insert(*id, url.clone()) {
+            return Err(format!(
+                "{flag} {}={url}: peer {} is given before as {other}",
+                id.0, id.0
+            ));
+        }
+    }
+    let distinct: BTreeSet<_> = urls.values().collect();
+    if distinct.len() < urls.len() {
+        return Err("two peers have the same URL; each node listens at its own".into());
+    }
+    Ok(urls)
+}
+
+/// Whether a URL leads to this node, as far as that can be told without asking anybody.
+fn is_own(start: &StartArguments, url: &str) -> bool {
+    let address = url.trim_start_matches("http://");
+    let advertised = start.advertise.as_deref() == Some(url);
+    let split = |address: &str| {
+        let (host, port) = address.rsplit_once(':')?;
+        Some((host.to_owned(), port.parse::<u16>().ok()?))
+    };
+    let listens = split(&start.listen).zip(split(address));
+    // Port 0 is a free one, so nobody else has it yet.
+    let is_same = listens.is_some_and(|((own, own_port), (host, port))| {
+        let is_loopback = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let is_everywhere = matches!(&*own, "0.0.0.0" | "[::]" | "");
+        let is_same_host =
+            own == host || (is_loopback(&host) && (is_everywhere || is_loopback(&own)));
+        own_port == port && port != 0 && is_same_host
+    });
+    advertised || is_same
 }
 
 /// Where others are told to reach this node; `None` where nobody can know.
@@ -307,7 +360,8 @@ mod tests {
         assert_eq!(milliseconds(timers.retry_backoff_ns), 20);
         assert_eq!(start.cluster_id, "kraft-harness");
         assert_eq!((start.harness.bug, start.harness.control_fd), (None, None));
-        assert!(check(&start).unwrap().is_empty());
+        let ways = check(&start).unwrap();
+        assert!(ways.peers.is_empty() && ways.routes.is_empty());
     }
 
     #[test]
@@ -336,6 +390,26 @@ mod tests {
             (&["--incarnation", "2"], "--trace"),
             (&["--bootstrap", two, "--peer", three], "cannot be used"),
             (&["--bootstrap", "1=http://a:1"], "that id itself"),
+            (&["--route", "1=http://a:1"], "--route 1=http://a:1"),
+            (&["--route", two, "--route", "2=http://a:3"], "given before"),
+            (&["--listen", "a:2", "--peer", two], "listens there itself"),
+            (
+                &[
+                    "--listen",
+                    "0.0.0.0:2",
+                    "--bootstrap",
+                    "2=http://localhost:2",
+                ],
+                "listens there itself",
+            ),
+            (
+                &["--listen", "127.0.0.1:2", "--peer", "2=http://localhost:2"],
+                "listens there itself",
+            ),
+            (
+                &["--listen", "b:2", "--advertise", "a:2", "--route", two],
+                "listens there itself",
+            ),
             (&["--auto-join"], "--bootstrap"),
             (&["--advertise", "a:0"], "--advertise"),
             (
@@ -347,6 +421,17 @@ mod tests {
             let message = rejected(more);
             assert!(message.contains(named), "{more:?}: {message}");
         }
+    }
+
+    #[test]
+    fn a_route_may_lead_to_a_peer_as_well() {
+        let start = parse(&["--peer", "2=http://a:2", "--route", "2=http://b:2"]).unwrap();
+        let ways = check(&start).unwrap();
+        let at = |url: &str| BTreeMap::from([(NodeId(2), url.to_owned())]);
+        assert_eq!(
+            (ways.peers, ways.routes),
+            (at("http://a:2"), at("http://b:2"))
+        );
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::voters::{VersionRange, Voter, VoterSet};
 
 const NS_PER_MS: u64 = 1_000_000;
 
+/// What the answer to a change says of a voter that cannot be reached, before it says where.
+pub(crate) const DOES_NOT_ANSWER: &str = "does not answer at";
+
 /// Why a change is not made.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -145,13 +148,9 @@ impl Replica {
             endpoint: Some(request.endpoint),
             versions: request.versions,
         };
+        // The voter does not fetch meanwhile: that its leader cannot reach it must not cost it its fetch timeout.
         let timers = &self.configuration.timers;
-        let timeout_ns = match self.voter_history.kraft_version() {
-            // Every configured voter asks this of every leader, and does not fetch meanwhile: a leader that
-            // cannot reach it must not cost it its fetch timeout.
-            0 => timers.request_timeout_ns.min(timers.fetch_timeout_ns / 4),
-            _ => timers.request_timeout_ns,
-        };
+        let timeout_ns = timers.request_timeout_ns.min(timers.fetch_timeout_ns / 4);
         self.probe(Kind::Update, ticket, voter, timeout_ns, false)
     }
 
@@ -424,5 +423,5 @@ fn check_endpoint(endpoint: &str) -> Result<(), Refused> {
 
 pub(super) fn unreachable_text(voter: &Voter) -> String {
     let endpoint = voter.endpoint.as_deref().unwrap_or_default();
-    format!("{} does not answer at {endpoint}", voter.key)
+    format!("{} {DOES_NOT_ANSWER} {endpoint}", voter.key)
 }

@@ -37,5 +37,6 @@ pub use io::{
     QuorumState, RecordedVoters, Recovered, Refusal, Role, SnapshotPlan, StoredSnapshot, Ticket,
     Timers,
 };
+pub(crate) use membership::DOES_NOT_ANSWER;
 pub use replica::Replica;
 pub(crate) use requests::refusal;

@@ -1,4 +1,4 @@
-//! Owns where replicas listen, as people and programs are told: what was configured, then what was learned.
+//! Owns where replicas listen, as people and programs are told: routes, what was learned, then what was hinted.
 //! Never connects to any of them.
 
 use std::collections::BTreeMap;
@@ -10,15 +10,19 @@ use crate::raft::QuorumDescription;
 /// Base URLs of replicas, without trailing slashes.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    configured: BTreeMap<NodeId, String>,
+    /// Right, whatever is learned: where this node itself is, and what it was told to reach others at.
+    fixed: BTreeMap<NodeId, String>,
+    /// Where this process was told to look first.
+    hints: BTreeMap<NodeId, String>,
     /// From the voters in the log.
     learned: RwLock<BTreeMap<NodeId, String>>,
 }
 
 impl Addresses {
-    pub(crate) fn new(configured: BTreeMap<NodeId, String>) -> Self {
+    pub(crate) fn new(fixed: BTreeMap<NodeId, String>, hints: BTreeMap<NodeId, String>) -> Self {
         Self {
-            configured,
+            fixed,
+            hints,
             learned: RwLock::default(),
         }
     }
@@ -34,18 +38,19 @@ impl Addresses {
 
     /// Where one replica listens, if that is known.
     pub(crate) fn url_of(&self, id: NodeId) -> Option<String> {
-        if let Some(url) = self.configured.get(&id) {
+        if let Some(url) = self.fixed.get(&id) {
             return Some(url.clone());
         }
         let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        learned.get(&id).cloned()
+        learned.get(&id).or_else(|| self.hints.get(&id)).cloned()
     }
 
     /// All that are known.
     pub(crate) fn all(&self) -> BTreeMap<NodeId, String> {
+        let mut all = self.hints.clone();
         let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all = learned.clone();
-        all.extend(self.configured.clone());
+        all.extend(learned.clone());
+        all.extend(self.fixed.clone());
         all
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::ids::NodeId;
-use crate::message::ErrorCode;
+use crate::message::{ErrorCode, Response};
+use crate::raft::DOES_NOT_ANSWER;
 
 /// How long the same complaint about the same peer is not repeated.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -15,9 +16,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub(crate) struct Complaints(Mutex<Option<(ErrorCode, Instant)>>);
 
 impl Complaints {
-    /// Tells the log of `error`, if it is one that does not go away by itself.
-    pub(crate) fn note(&self, peer: NodeId, authority: &str, error: ErrorCode) {
-        if let Some(advice) = advice(error)
+    /// Tells the log of an answer that names an error which does not go away by itself.
+    pub(crate) fn note(&self, peer: NodeId, authority: &str, response: &Response) {
+        let error = response.error();
+        if let Some(advice) = advice(error).or_else(|| unreachable_advice(response))
             && self.is_news(error, Instant::now())
         {
             tracing::warn!(%peer, address = authority, "{advice}");
@@ -55,9 +57,39 @@ fn advice(error: ErrorCode) -> Option<&'static str> {
     }
 }
 
+/// The leader looked for this node where it says that it listens, in vain.
+fn unreachable_advice(response: &Response) -> Option<&'static str> {
+    match response {
+        Response::UpdateRaftVoter(refused) if refused.message.contains(DOES_NOT_ANSWER) => Some(
+            "the leader does not reach this node where it says that it listens, so others will not either; say \
+             with --advertise where they do, or see what is between the two",
+        ),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Epoch;
+    use crate::message::VoterChangeResponse;
+
+    #[test]
+    fn a_node_that_its_leader_does_not_reach_is_told_and_one_that_has_to_wait_is_not() {
+        let refused = |message: &str| {
+            Response::UpdateRaftVoter(VoterChangeResponse {
+                error: ErrorCode::RequestTimedOut,
+                message: message.to_owned(),
+                leader_id: None,
+                leader_epoch: Epoch(1),
+                leader_endpoint: None,
+            })
+        };
+        let in_vain = refused(&format!("n2 {DOES_NOT_ANSWER} http://a:1"));
+        assert!(unreachable_advice(&in_vain).is_some_and(|it| it.contains("--advertise")));
+        let waits = refused("another change of the voters is under way");
+        assert_eq!(unreachable_advice(&waits), None);
+    }
 
     #[test]
     fn a_complaint_is_repeated_after_a_while_and_another_one_is_told_at_once() {

@@ -84,8 +84,11 @@ pub struct ServerOptions {
     pub configuration: Configuration,
     /// Where to listen, as `host:port`; port 0 takes a free one.
     pub listen: String,
-    /// Where the other voters are, as base URLs without a trailing slash.
+    /// Where others are to be looked for first, as base URLs without a trailing slash. What voters in the log
+    /// say of themselves goes before it.
     pub peer_urls: BTreeMap<NodeId, String>,
+    /// Where others are to be reached, whatever they say: through proxies or tunnels.
+    pub routes: BTreeMap<NodeId, String>,
     /// How the node works, besides the protocol.
     pub node: NodeOptions,
     /// The data directory.
@@ -208,6 +211,14 @@ pub fn run(mut options: ServerOptions) -> Result<(), ServerError> {
     result
 }
 
+/// Where people are told to reach this node.
+fn own_url(configuration: &Configuration, address: SocketAddr) -> String {
+    let announced = configuration.endpoint.clone();
+    // To listen on all addresses is not to say which of them is the right one.
+    let announced = announced.filter(|_| address.ip().is_unspecified());
+    announced.unwrap_or_else(|| format!("http://{address}"))
+}
+
 /// Ends the process at once with one line for people.
 pub(crate) fn stop_at_once(node: NodeId, reason: impl fmt::Display) -> ! {
     log::last_words(node, &reason.to_string());
@@ -259,7 +270,13 @@ impl Process {
             })
             .transpose()?;
         let handle = runtime.handle().clone();
-        let peers = Peers::new(handle, mailbox.clone(), &options.peer_urls, request_timeout);
+        let peers = Peers::new(
+            handle,
+            mailbox.clone(),
+            &options.routes,
+            &options.peer_urls,
+            request_timeout,
+        );
         let (barriers, reached) = Barriers::new();
         let outbox = ProcessOutbox::new(
             trace,
@@ -268,9 +285,9 @@ impl Process {
             askers.clone(),
             barriers.clone(),
         );
-        let mut urls = options.peer_urls;
-        urls.insert(node, format!("http://{address}"));
-        let addresses = Arc::new(Addresses::new(urls));
+        let mut fixed = options.routes;
+        fixed.insert(node, own_url(&options.configuration, address));
+        let addresses = Arc::new(Addresses::new(fixed, options.peer_urls));
         let front = Front {
             cluster_id,
             seeded_bug,

@@ -262,7 +262,8 @@ mod tests {
         };
         let (mailbox, _inbox) = Mailbox::new();
         let timeout = Duration::from_secs(1);
-        let peers = Peers::new(Handle::current(), mailbox, &BTreeMap::new(), timeout);
+        let nobody = BTreeMap::new();
+        let peers = Peers::new(Handle::current(), mailbox, &nobody, &nobody, timeout);
         let tickets = Arc::new(Tickets::default());
         ProcessOutbox::new(
             Some(TraceWriter::open(&options, NodeId(1)).unwrap()),

@@ -1,7 +1,12 @@
 //! Owns the sending side between replicas: one POST per request, and exactly one outcome for each.
 //! Never retries, orders or interprets anything; one peer's silence costs the others nothing.
+//!
+//! Where a peer listens is said by, in this order: the routes that this process was given, the peer itself
+//! (KIP-853), and the hints that this process was given. A hint is also tried, in turns, while nobody answers
+//! where the peer is said to listen: when all voters have moved, nobody is left who could say where to.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +36,10 @@ const MAX_RESPONSE_BYTES: usize = MAX_BATCH_BYTES + 4 * 1024 * 1024;
 pub(crate) struct Peers {
     runtime: Handle,
     mailbox: Mailbox,
-    /// Where this process was told to find them.
-    configured: BTreeMap<NodeId, Arc<Link>>,
+    /// Where this process was told to reach them, whatever they say.
+    routes: BTreeMap<NodeId, Arc<Link>>,
+    /// Where this process was told to look first.
+    hints: BTreeMap<NodeId, Arc<Link>>,
     /// Where the protocol says that they are.
     learned: BTreeMap<NodeId, Arc<Link>>,
     request_timeout: Duration,
@@ -42,36 +49,70 @@ impl Peers {
     pub(crate) fn new(
         runtime: Handle,
         mailbox: Mailbox,
-        urls: &BTreeMap<NodeId, String>,
+        routes: &BTreeMap<NodeId, String>,
+        hints: &BTreeMap<NodeId, String>,
         request_timeout: Duration,
     ) -> Self {
-        let configured = urls
-            .iter()
-            .map(|(peer, url)| (*peer, Arc::new(Link::new(url))))
-            .collect();
+        let links = |urls: &BTreeMap<NodeId, String>| {
+            let links = urls.iter();
+            links
+                .map(|(peer, url)| (*peer, Arc::new(Link::new(url))))
+                .collect()
+        };
         Self {
             runtime,
             mailbox,
-            configured,
+            routes: links(routes),
+            hints: links(hints),
             learned: BTreeMap::new(),
             request_timeout,
         }
     }
 
-    /// The way to a replica. What this process was configured with goes before what is announced, so
-    /// that somebody can sit in between.
+    /// The way to a replica that the protocol says listens at `endpoint`.
     fn link(&mut self, peer: NodeId, endpoint: Option<&str>) -> Option<Arc<Link>> {
-        if let Some(link) = self.configured.get(&peer) {
-            return Some(Arc::clone(link));
+        if let Some(route) = self.routes.get(&peer) {
+            return Some(Arc::clone(route));
         }
-        let endpoint = endpoint?;
-        let known = self.learned.get(&peer);
-        let is_current = known.is_some_and(|link| link.authority == authority_of(endpoint));
-        if !is_current {
-            let link = Arc::new(Link::new(endpoint));
-            self.learned.insert(peer, link);
+        let hint = self.hints.get(&peer);
+        let Some(endpoint) = endpoint else {
+            return hint.map(Arc::clone);
+        };
+        let authority = authority_of(endpoint);
+        let learned = match self.learned.get(&peer) {
+            Some(known) if known.authority == authority => known,
+            _ => {
+                let link = Arc::new(Link::new(endpoint));
+                self.learned.insert(peer, link);
+                self.learned.get(&peer)?
+            }
+        };
+        match hint {
+            Some(hint) if hint.authority != authority && learned.takes_turn_after_silence() => {
+                Some(Arc::clone(hint))
+            }
+            _ => Some(Arc::clone(learned)),
         }
-        self.learned.get(&peer).map(Arc::clone)
+    }
+
+    /// The way to an address that a replica is said to have. Whether it can be reached there, and nowhere else,
+    /// is what the request is to find out (KAFKA-20661).
+    fn link_to_probe(&self, peer: NodeId, endpoint: Option<&str>) -> Option<Arc<Link>> {
+        let hint = self.hints.get(&peer);
+        if let Some(known) = self
+            .routes
+            .get(&peer)
+            .or(hint.filter(|_| endpoint.is_none()))
+        {
+            return Some(Arc::clone(known));
+        }
+        let authority = authority_of(endpoint?);
+        let known = self.learned.get(&peer).into_iter().chain(hint);
+        let mut same = known.filter(|link| link.authority == authority);
+        match same.next() {
+            Some(link) => Some(Arc::clone(link)),
+            None => Some(Arc::new(Link::new(endpoint?))),
+        }
     }
 
     /// Sends a request; its outcome arrives in the mailbox.
@@ -91,7 +132,11 @@ impl Peers {
                 answer,
             }));
         };
-        let Some(link) = self.link(peer, endpoint) else {
+        let link = match &request {
+            Request::ApiVersions(_) => self.link_to_probe(peer, endpoint),
+            _ => self.link(peer, endpoint),
+        };
+        let Some(link) = link else {
             return deliver(PeerAnswer::Failed);
         };
         let timeout = match &request {
@@ -103,8 +148,7 @@ impl Peers {
         self.runtime.spawn(async move {
             let answer = match link.ask(correlation, request, timeout).await {
                 Ok(response) => {
-                    link.complaints
-                        .note(peer, &link.authority, response.error());
+                    link.complaints.note(peer, &link.authority, &response);
                     PeerAnswer::Response(Box::new(response))
                 }
                 Err(reason) => {
@@ -127,6 +171,8 @@ struct Link {
     authority: String,
     complaints: Complaints,
     idle: Mutex<Idle>,
+    /// Whether the last request had no answer, and nothing was made of that yet.
+    is_silent: AtomicBool,
 }
 
 /// Connections without a request, and how often all of them were dropped before.
@@ -142,7 +188,13 @@ impl Link {
             authority: authority_of(url),
             complaints: Complaints::default(),
             idle: Mutex::default(),
+            is_silent: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the next request had better go elsewhere. True once after each failure.
+    fn takes_turn_after_silence(&self) -> bool {
+        self.is_silent.swap(false, Ordering::Relaxed)
     }
 
     async fn ask(
@@ -161,6 +213,7 @@ impl Link {
             Ok(Err(reason)) => Err(reason),
             Err(_) => Err("timed out".into()),
         };
+        self.is_silent.store(outcome.is_err(), Ordering::Relaxed);
         let mut idle = self.idle();
         match outcome {
             Ok((response, connection)) => {
@@ -259,13 +312,14 @@ fn authority_of(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::ids::Epoch;
-    use crate::message::{EndQuorumEpochRequest, ErrorCode, QuorumEpochResponse};
+    use crate::message::{
+        ApiVersionsRequest, EndQuorumEpochRequest, ErrorCode, QuorumEpochResponse,
+    };
     use crate::server::mailbox::Inbox;
 
     fn request() -> Request {
@@ -299,10 +353,9 @@ mod tests {
             .map(NodeId)
             .zip(urls.iter().map(ToString::to_string))
             .collect();
-        (
-            Peers::new(Handle::current(), mailbox, &urls, timeout),
-            inbox,
-        )
+        let routes = BTreeMap::new();
+        let peers = Peers::new(Handle::current(), mailbox, &routes, &urls, timeout);
+        (peers, inbox)
     }
 
     async fn next(inbox: &mut Inbox) -> (NodeId, Correlation, PeerAnswer) {
@@ -420,5 +473,88 @@ mod tests {
             assert_eq!(outcome.1, Correlation(correlation + 1));
             assert!(matches!(outcome.2, PeerAnswer::Response(_)), "{outcome:?}");
         }
+    }
+
+    async fn outcome_of(
+        peers: &mut Peers,
+        inbox: &mut Inbox,
+        correlation: u64,
+        endpoint: &str,
+    ) -> PeerAnswer {
+        peers.send(
+            NodeId(2),
+            Some(endpoint),
+            Correlation(correlation),
+            request(),
+        );
+        next(inbox).await.2
+    }
+
+    #[tokio::test]
+    async fn what_a_peer_says_goes_before_the_hint_which_is_tried_in_turns_in_silence() {
+        let (old, old_url) = listen().await;
+        let (new, new_url) = listen().await;
+        let (mut peers, mut inbox) = peers(&[&old_url], Duration::from_secs(60));
+        let (_, body) = wire::encode_response(&response());
+        peers.send(NodeId(2), Some(&new_url), Correlation(1), request());
+        let mut stream = accept(&new).await;
+        serve_one(&mut stream, "200 OK", &body).await;
+        assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
+
+        drop((stream, new));
+        for correlation in [2, 4] {
+            let gone = outcome_of(&mut peers, &mut inbox, correlation, &new_url).await;
+            assert_eq!(gone, PeerAnswer::Failed);
+            peers.send(
+                NodeId(2),
+                Some(&new_url),
+                Correlation(correlation + 1),
+                request(),
+            );
+            let mut stream = accept(&old).await;
+            serve_one(&mut stream, "200 OK\r\nconnection: close", &body).await;
+            assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_route_goes_before_everything_that_is_said() {
+        let (listener, url) = listen().await;
+        let (gone, gone_url) = listen().await;
+        drop(gone);
+        let (mailbox, mut inbox) = Mailbox::new();
+        let routes = BTreeMap::from([(NodeId(2), url)]);
+        let hints = BTreeMap::from([(NodeId(2), gone_url.clone())]);
+        let timeout = Duration::from_secs(60);
+        let mut peers = Peers::new(Handle::current(), mailbox, &routes, &hints, timeout);
+        let (_, body) = wire::encode_response(&response());
+        for (correlation, endpoint) in [(1, None), (2, Some(&*gone_url))] {
+            peers.send(NodeId(2), endpoint, Correlation(correlation), request());
+            let mut stream = accept(&listener).await;
+            serve_one(&mut stream, "200 OK\r\nconnection: close", &body).await;
+            assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
+        }
+    }
+
+    /// Somebody listens at the hint, but whether a node is there is not the question.
+    #[tokio::test]
+    async fn whether_an_address_is_right_is_asked_there_and_nowhere_else() {
+        let (_hinted, hinted_url) = listen().await;
+        let (gone, gone_url) = listen().await;
+        drop(gone);
+        let timeout = Duration::from_secs(60);
+        let (mut peers, mut inbox) = peers(&[&hinted_url], timeout);
+        let begun = tokio::time::Instant::now();
+        for correlation in [1, 2] {
+            let probe = Request::ApiVersions(ApiVersionsRequest {
+                cluster_id: "test".into(),
+            });
+            peers.send(NodeId(2), Some(&gone_url), Correlation(correlation), probe);
+            assert_eq!(next(&mut inbox).await.2, PeerAnswer::Failed);
+        }
+        assert!(
+            begun.elapsed() < timeout,
+            "nobody waited for who is silent there"
+        );
     }
 }

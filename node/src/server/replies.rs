@@ -398,10 +398,10 @@ mod tests {
     async fn rendered(reply: ClientReply) -> (u16, Value) {
         let replies = Replies {
             node: NodeId(1),
-            addresses: Arc::new(Addresses::new(BTreeMap::from([(
-                NodeId(2),
-                "http://127.0.0.1:9002".to_string(),
-            )]))),
+            addresses: Arc::new(Addresses::new(
+                BTreeMap::new(),
+                BTreeMap::from([(NodeId(2), "http://127.0.0.1:9002".to_string())]),
+            )),
         };
         let response = replies.client_reply(reply);
         let status = response.status().as_u16();

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::server_support::cluster::Cluster;
 use crate::server_support::eventually;
-use crate::server_support::members::{Members, ids, tool};
+use crate::server_support::members::{Members, ids, reserved_port, tool};
 
 const SOMEBODY: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 
@@ -74,6 +74,42 @@ async fn a_node_that_cannot_be_reached_or_never_followed_is_not_added() {
     .await;
     let quorum = members.quorum(1).await.unwrap();
     assert_eq!(ids(&quorum["voters"]), [1], "{quorum}");
+}
+
+/// The leader knows better, but all others will look where the voters say.
+#[tokio::test]
+async fn a_voter_is_not_added_at_an_address_where_it_is_not() {
+    let mut members = Members::new(&[1, 2]);
+    members.format(1, &["--standalone", "--endpoint", &members.address(1)]);
+    members.format(2, &["--no-initial-controllers"]);
+    members.start(1, &[2], &[]);
+    members.start(2, &[1], &[]);
+    members.write("a", json!(1)).await;
+    members.applied(2, "a", json!(1)).await;
+    let (server, data) = (members.address(1), members.data_text(2));
+    let (nobody, _kept) = reserved_port();
+    let wrong = format!("127.0.0.1:{nobody}");
+    let mut mistaken = vec!["add-controller", "--bootstrap-server", &server];
+    mistaken.extend([
+        "--data",
+        &data,
+        "--endpoint",
+        &wrong,
+        "--timeout-ms",
+        "2000",
+    ]);
+    let refused = tool(&mistaken).failed(1);
+    let answers = format!("does not answer at http://{wrong}");
+    assert!(refused.contains(&answers), "{refused}");
+    let quorum = members.quorum(1).await.unwrap();
+    assert_eq!(ids(&quorum["voters"]), [1], "{quorum}");
+
+    members.make(|| members.add(1, 2)).await;
+    // Unless the way to it is given in so many words.
+    members.kill(1);
+    let route = format!("--route=2={}", members.url(2, ""));
+    members.start(1, &[2], &[&route]);
+    members.write("a", json!(2)).await;
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ pub fn tool(arguments: &[&str]) -> Outcome {
 }
 
 /// A port that nobody listens on and that no outgoing connection gets by chance, with what keeps it.
-fn reserved_port() -> (u16, TcpListener) {
+pub fn reserved_port() -> (u16, TcpListener) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Below the ports that the system gives to outgoing connections.
     let (first, count) = (12_000, 20_000);
