@@ -668,7 +668,7 @@ pub struct ServeArgs {
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == "node") {
         // The node's own arguments begin with its program name.
-        return node::cli::run(arguments.into_iter().skip(1));
+        return node::cli::run_as("harness node", arguments.into_iter().skip(1));
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,

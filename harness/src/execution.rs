@@ -2,6 +2,7 @@
 //! Never lets a failure to tidy up, or to draw, hide a verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -13,6 +14,7 @@ use results::verdict::{Validity, Verdict};
 
 use crate::exit::Failure;
 use crate::interrupts;
+use crate::node_build;
 use crate::processes::{self, NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
@@ -73,7 +75,8 @@ impl Finished {
     }
 }
 
-/// The node program to run: a given one, or this executable itself.
+/// The node program to run: a given one, or this executable itself. Says so on standard error if the given one is a
+/// node of other source than the one that is built into this executable.
 ///
 /// # Errors
 /// When the given one is not an executable file.
@@ -95,6 +98,10 @@ pub fn node_program(given: Option<&Path>) -> Result<NodeProgram, Failure> {
     let path = path
         .canonicalize()
         .with_context(|| format!("cannot find {}", path.display()))?;
+    if let Some(difference) = node_build::difference(&path) {
+        // Nobody is left to tell when standard error is closed.
+        let _ = writeln!(std::io::stderr(), "harness: note: {difference}");
+    }
     Ok(NodeProgram {
         path,
         leading_arguments: Vec::new(),

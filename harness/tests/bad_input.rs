@@ -425,6 +425,33 @@ fn a_node_program_that_is_none_leaves_no_run() {
 }
 
 #[test]
+fn a_node_program_of_other_source_is_told_of_before_it_is_run() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo kraft-node 0.0.1\n";
+    let script = lab.write("kraft-node", script);
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    let said = lab
+        .harness(&["run", "--time", "5", "--node-bin", script])
+        .expect_code(255)
+        .stderr;
+    let note = said
+        .lines()
+        .position(|line| line.starts_with("harness: note:"));
+    let note = said.lines().nth(note.unwrap()).unwrap();
+    assert!(
+        note.contains("is another build than this harness: it says 0.0.1"),
+        "{said}"
+    );
+    assert!(
+        said.lines().last().unwrap().contains("ended at once"),
+        "{said}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn a_busy_port_is_named() {
     let lab = Lab::new();
     std::fs::create_dir(lab.runs()).unwrap();

@@ -8,6 +8,8 @@ mod dump_log;
 mod dump_snapshot;
 mod format;
 mod leader;
+mod output;
+mod program;
 mod start;
 mod start_arguments;
 
@@ -16,7 +18,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::ids::NodeId;
 
@@ -56,11 +58,11 @@ Examples:
 
 Exit codes: 0 stopped in an orderly way, 1 the node could not go on, a dump found damage or a change
 of the voters was not made, 254 bad arguments, 255 the node could not start, or there is nothing to
-ask, to describe or to dump.";
+ask, to describe or to dump, or the answer cannot be written.";
 
 /// A small KRaft node with an HTTP front.
 #[derive(Debug, Parser)]
-#[command(name = "kraft-node", version, after_help = EXAMPLES)]
+#[command(name = program::OWN_NAME, version = crate::VERSION, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -68,7 +70,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a node and run it until SIGTERM or SIGINT.
+    /// Start a node and run it until SIGTERM, SIGINT or SIGHUP.
     #[command(after_help = EXAMPLES, args_override_self = true)]
     Start(Box<start_arguments::StartArguments>),
     /// Describe the quorum of a running cluster, in the shape of kafka-metadata-quorum.
@@ -143,7 +145,18 @@ pub fn definition() -> clap::Command {
 /// [`std::env::args_os`]. Does not return before the node has stopped; a node that cannot go on
 /// ends the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match Arguments::try_parse_from(arguments) {
+    run_as(program::OWN_NAME, arguments)
+}
+
+/// As [`run`], for a program in which this one is called in another way, `name`: help and complaints say so.
+pub fn run_as(name: &str, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    program::call(name);
+    let mut command = program::named(definition(), name);
+    let parsed = command
+        .try_get_matches_from_mut(arguments)
+        .and_then(|matches| Arguments::from_arg_matches(&matches))
+        .map_err(|error| error.format(&mut command));
+    match parsed {
         Ok(arguments) => match arguments.command {
             Command::Start(start) => start::run(&start),
             Command::Describe(describe) => describe::run(&describe),
@@ -161,11 +174,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn report_usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed standard output is no reason to fail.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => output::cannot_print(&error),
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::from(EXIT_ARGUMENTS)
@@ -187,8 +199,9 @@ fn report_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn fail(code: u8, message: &str) -> ExitCode {
+    let (name, message) = (program::name(), in_one_line(message));
     // Nobody is left to tell when standard error is closed.
-    let _ = writeln!(io::stderr(), "kraft-node: {}", in_one_line(message));
+    let _ = writeln!(io::stderr(), "{name}: {}", program::as_typed(&message));
     ExitCode::from(code)
 }
 

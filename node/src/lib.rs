@@ -16,3 +16,11 @@ pub mod server;
 pub mod storage;
 pub mod trace;
 pub mod voters;
+
+/// Version and source of this build. Two builds that say the same differ in nothing but how they were compiled.
+pub const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (source ",
+    env!("NODE_SOURCE"),
+    ")"
+);

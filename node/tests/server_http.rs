@@ -395,13 +395,49 @@ async fn acknowledged_writes_survive_a_power_cut() {
 
 #[tokio::test]
 async fn signals_stop_a_node_in_an_orderly_way() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        if signal == Signal::SIGHUP && ignores_hangups() {
+            // So would the node.
+            continue;
+        }
         let directory = tempfile::tempdir().unwrap();
         let mut node = single(directory.path(), &[]).await;
         node.signal(signal);
         assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
         assert!(node.said().contains("stopped"), "{}", node.said());
     }
+}
+
+fn ignores_hangups() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mut masks = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = u64::from_str_radix(masks.next().unwrap().trim(), 16).unwrap();
+    mask & 1 == 1
+}
+
+#[tokio::test]
+async fn a_node_that_is_to_survive_a_hangup_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_kraft-node"));
+    command.args(start_command().get_args());
+    command
+        .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
+        .arg(directory.path().join("data"))
+        .stdin(std::process::Stdio::null());
+    let mut node = Node::start(command, directory.path());
+    node.signal(Signal::SIGHUP);
+    let (status, _) = ask(client().get(node.url("/quorum"))).await.unwrap();
+    assert_eq!(status, 200);
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().await.code(), Some(0), "{}", node.said());
+    assert!(
+        node.said().contains("reason=\"SIGTERM\""),
+        "{}",
+        node.said()
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Owns `kraft-node add-controller`, `remove-controller` and `upgrade`: changes of the voters, one at a time.
 //! Never decides whether a change is allowed; the leader does.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::leader::{Quorum, parse_server, post};
+use super::output::say;
 use super::{EXIT_ENVIRONMENT, EXIT_STOPPED, fail, parse_id};
 use crate::ids::{DirectoryId, NodeId, ReplicaKey};
 use crate::message::{
@@ -183,10 +183,4 @@ fn change(
         }
         Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),
     }
-}
-
-fn say(text: &str) -> ExitCode {
-    // A closed standard output is no reason to fail.
-    let _ = writeln!(io::stdout(), "{text}");
-    ExitCode::SUCCESS
 }

@@ -2,13 +2,13 @@
 //! Never guesses: what the leader does not know is shown as -1, as in Kafka.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args};
 
 use super::leader::{self, Member, Quorum, parse_server};
+use super::output::print;
 use super::{EXIT_ENVIRONMENT, fail};
 
 /// How Kafka shows that a replica has no directory id.
@@ -43,9 +43,7 @@ pub(super) fn run(arguments: &DescribeArguments) -> ExitCode {
         let now_ms = now.unwrap_or_default().as_millis() as i64;
         replication(&quorum, now_ms, arguments.human_readable)
     };
-    // A closed standard output is no reason to fail.
-    let _ = io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    print(&text)
 }
 
 /// A voter without a known log end counts as one before the first offset.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::output::cannot_print;
 use super::{EXIT_ENVIRONMENT, EXIT_STOPPED, fail};
 use crate::batch::Batch;
 use crate::ids::Offset;
@@ -43,8 +44,7 @@ pub(super) fn run(arguments: &DumpLogArguments) -> ExitCode {
     match damage_count {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(EXIT_STOPPED),
-        // Whoever reads has seen enough.
-        Err(DumpError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(DumpError::Output(error)) => cannot_print(&error),
         Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),
     }
 }

@@ -2,12 +2,13 @@
 //! Never writes to the directory, not even a lock.
 
 use std::fs;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
+use super::output::cannot_print;
 use super::{EXIT_ENVIRONMENT, EXIT_STOPPED, fail};
 use crate::control_record::ControlRecord;
 use crate::ids::SnapshotId;
@@ -50,8 +51,7 @@ pub(super) fn run(arguments: &DumpSnapshotArguments) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_STOPPED),
-        // Whoever reads has seen enough.
-        Err(DumpError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(DumpError::Output(error)) => cannot_print(&error),
         Err(error) => fail(EXIT_ENVIRONMENT, &error.to_string()),
     }
 }

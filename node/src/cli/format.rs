@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
 
 use super::leader::parse_server;
+use super::output::{print, say};
 use super::{EXIT_ARGUMENTS, EXIT_ENVIRONMENT, fail, parse_id};
 use crate::ids::{DirectoryId, NodeId, ReplicaKey};
 use crate::raft::RecordedVoters;
@@ -52,7 +52,7 @@ pub(super) struct FormatArguments {
     #[arg(long, requires = "endpoint")]
     standalone: bool,
     /// Where this node will listen, for --standalone.
-    #[arg(long, value_name = "HOST:PORT", value_parser = parse_server, requires = "standalone")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
     endpoint: Option<String>,
     /// The voters that begin the cluster, this node among them: ID@HOST:PORT:DIRECTORY_ID each.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_controller)]
@@ -106,16 +106,21 @@ pub(super) fn run(arguments: &FormatArguments) -> ExitCode {
         );
     }
     let data = arguments.data.display();
-    // A closed standard output is no reason to fail.
-    let _ = writeln!(
-        io::stdout(),
+    say(&format!(
         "formatted {data} for {identity}, directory id {directory_id}"
-    );
-    ExitCode::SUCCESS
+    ))
 }
 
 /// The directory id, and the voters to begin with if there are any yet.
 fn plan(arguments: &FormatArguments) -> Result<(DirectoryId, Option<VoterSet>), String> {
+    if arguments.endpoint.is_some() && !arguments.standalone {
+        // The parser does not demand what other arguments exclude.
+        return Err(
+            "--endpoint is for --standalone only: a list of controllers says where each of them listens, and \
+             a node that joins later says so when it is started"
+                .into(),
+        );
+    }
     if arguments.no_initial_controllers {
         return Ok((given_or_drawn(arguments.directory_id)?, None));
     }
@@ -172,11 +177,7 @@ fn given_or_drawn(given: Option<DirectoryId>) -> Result<DirectoryId, String> {
 /// `kraft-node random-id`.
 pub(super) fn random_id() -> ExitCode {
     match draw() {
-        Ok(id) => {
-            // A closed standard output is no reason to fail.
-            let _ = writeln!(io::stdout(), "{id}");
-            ExitCode::SUCCESS
-        }
+        Ok(id) => print(&format!("{id}\n")),
         Err(message) => fail(EXIT_ENVIRONMENT, &message),
     }
 }
@@ -276,6 +277,14 @@ mod tests {
                     "--no-initial-controllers",
                 ],
                 "cannot be used",
+            ),
+            (
+                &["--no-initial-controllers", "--endpoint", "x:1"],
+                "--standalone only",
+            ),
+            (
+                &["--initial-controllers", LIST, "--endpoint", "x:1"],
+                "--standalone only",
             ),
             (
                 &["--initial-controllers", "1@127.0.0.1:9001"],

@@ -22,6 +22,7 @@ mod outbox;
 mod peers;
 mod pending;
 mod replies;
+mod stop_signals;
 mod sync_desk;
 mod trace_writer;
 pub mod wire;
@@ -37,7 +38,6 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot};
 
@@ -63,6 +63,7 @@ use outbox::ProcessOutbox;
 use peers::Peers;
 use pending::{Pending, Tickets};
 use replies::Replies;
+use stop_signals::StopSignals;
 use sync_desk::SyncDesk;
 pub use trace_writer::TraceOptions;
 use trace_writer::TraceWriter;
@@ -163,7 +164,7 @@ impl From<DriverError> for ServerError {
     }
 }
 
-/// Runs a node until SIGTERM, SIGINT or the control socket asks it to stop. Prints one line to
+/// Runs a node until SIGTERM, SIGINT, SIGHUP or the control socket asks it to stop. Prints one line to
 /// standard output once it listens. Ends the process with exit code 1 when the node cannot go on.
 ///
 /// # Errors
@@ -186,10 +187,7 @@ pub fn run(mut options: ServerOptions) -> Result<(), ServerError> {
         // Only now is it known which port was free.
         *endpoint = format!("{host}:{}", address.port());
     }
-    let signals = [
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-    ];
+    let signals = StopSignals::listen()?;
 
     let (node, bug) = (options.configuration.id, options.configuration.bug);
     if let Some(bug) = bug {
@@ -335,7 +333,7 @@ impl Process {
         })
     }
 
-    async fn watch(self, [mut terminate, mut interrupt]: [Signal; 2]) -> Result<(), ServerError> {
+    async fn watch(self, mut signals: StopSignals) -> Result<(), ServerError> {
         let NodeThread {
             mut stopped,
             stop_http,
@@ -365,8 +363,7 @@ impl Process {
             });
         }
         let reason = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            signal = signals.recv() => signal,
             () = shutdown.notified() => "the control socket",
             _ = &mut stopped => return Err(ServerError::Stuck),
         };

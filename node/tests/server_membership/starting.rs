@@ -1,7 +1,10 @@
 //! Owns the tests of command lines that make no sense, alone or for the directory they name.
-//! Never starts a node that takes part in anything.
+//! Never tests what nodes do once they run.
 
 use std::fs;
+use std::process::Command;
+
+use serde_json::json;
 
 use crate::server_support::members::{Members, tool};
 
@@ -46,6 +49,90 @@ async fn the_two_ways_to_know_the_voters_are_not_mixed() {
     );
 }
 
+/// With voters of its own it would elect itself, and nothing that was acknowledged would be there.
+#[tokio::test]
+async fn configured_voters_stay_the_same_from_start_to_start() {
+    let mut members = Members::new(&[1, 2, 3]);
+    let peers = |members: &Members, ids: &[i32]| -> Vec<String> {
+        let ids = ids.iter();
+        ids.map(|id| format!("--peer={id}={}", members.url(*id, "")))
+            .collect()
+    };
+    for (id, others) in [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])] {
+        let peers = peers(&members, &others);
+        let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
+        members.start(id, &[], &peers);
+    }
+    members.write("a", json!(1)).await;
+    members.applied(1, "a", json!(1)).await;
+    let noted = fs::read_to_string(members.data(1).join("quorum-state")).unwrap();
+    let voters = r#""currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0"#;
+    assert!(noted.contains(voters), "{noted}");
+
+    for id in 1..=3 {
+        members.kill(id);
+    }
+    let before = fs::read(members.data(1).join("quorum-state")).unwrap();
+    for others in [&[][..], &[2], &[2, 4], &[2, 3, 4]] {
+        let peers: Vec<String> = others
+            .iter()
+            .map(|id| format!("--peer={id}=http://127.0.0.1:{id}"))
+            .collect();
+        let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
+        let (code, said) = members.try_start(1, &[], &peers).unwrap_err();
+        assert_eq!(code, 255, "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for part in [
+            "before among the voters n1, n2 and n3, and now among n1",
+            "with --peer as before",
+            "kraft-node upgrade",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    let after = fs::read(members.data(1).join("quorum-state")).unwrap();
+    assert_eq!(before, after, "nothing was changed");
+
+    for (id, others) in [(1, [2, 3]), (2, [1, 3])] {
+        let peers = peers(&members, &others);
+        let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
+        members.start(id, &[], &peers);
+    }
+    members.write("b", json!(2)).await;
+    members.applied(1, "a", json!(1)).await;
+}
+
+#[test]
+fn what_cannot_be_printed_is_no_success() {
+    let members = Members::new(&[1]);
+    let data = members.data_text(1);
+    let format = [
+        "format",
+        "--id=1",
+        "--no-initial-controllers",
+        "--data",
+        &data,
+    ];
+    for arguments in [
+        &["random-id"][..],
+        &["--help"],
+        &["--version"],
+        &["start", "--help"],
+        &format,
+        &["dump-log", "--data", &data],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kraft-node"));
+        let output = command.args(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(255), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("No space left on device"), "{said}");
+    }
+    // It says what it has done all the same.
+    assert!(members.data(1).join("meta.properties").exists());
+}
+
 #[test]
 fn arguments_that_make_no_sense_end_with_254_and_one_line() {
     let start = ["start", "--id", "1", "--data", "/nowhere", "--listen"];
@@ -60,6 +147,24 @@ fn arguments_that_make_no_sense_end_with_254_and_one_line() {
         (
             with(&["a:1", "--bootstrap=2=http://a:1", "--peer=3=http://a:2"]),
             "cannot be used",
+        ),
+        (
+            with(&["a:1", "--peer=2=http://a:1"]),
+            "listens there itself",
+        ),
+        (with(&["a:1", "--route=1=http://a:2"]), "that id itself"),
+        (
+            vec![
+                "format",
+                "--id",
+                "1",
+                "--data",
+                "/nowhere",
+                "--no-initial-controllers",
+                "--endpoint",
+                "a:1",
+            ],
+            "--standalone only",
         ),
         (with(&["a:1", "--snapshot-bytes", "0"]), "--snapshot-bytes"),
         (with(&["a:1", "--segment-bytes", "1"]), "--segment-bytes"),
