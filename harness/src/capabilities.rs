@@ -14,13 +14,14 @@ pub const NO_CLIENT_LINKS: &str =
     "in the simulation, clients reach every node at all times; real processes can do it";
 
 /// What every world can do.
-const EVERYWHERE: [Need; 30] = [
+const EVERYWHERE: [Need; 31] = [
     Need::CutHold,
     Need::CutReset,
     Need::CutRefuse,
     Need::LinkDelay,
     Need::LinkBandwidth,
     Need::LinkStall,
+    Need::LinkSlowClose,
     Need::Kill,
     Need::KillClean,
     Need::Restart,

@@ -242,7 +242,8 @@ pub struct ExecutionArgs {
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// What goes wrong: partition-random, kill, pause, clock-skew, membership, snapshot, several with commas, all, or none;
-    /// the README has all names. Each may have its own pace: kill:interval=2s:intensity=200,pause
+    /// the README has all names. Each may have its own pace, targets and parameters: kill:leader:interval=2s,
+    /// pause:intensity=200:targets=n1+n2,disk-corrupt:what=truncate
     /// [default: partition-random; with --swarm: all]
     #[arg(long, value_name = "FAULTS")]
     pub nemesis: Option<String>,

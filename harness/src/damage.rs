@@ -357,6 +357,7 @@ mod tests {
                     what,
                     files,
                     delay_ms,
+                    restart: false,
                 },
                 &words,
             )

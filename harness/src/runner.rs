@@ -83,7 +83,12 @@ pub struct Runner<'a, W: World> {
 /// Whether a schedule has faults that set clocks, so that clocks have to be watched.
 pub fn sets_clocks(schedule: &Schedule) -> bool {
     let mut faults = schedule.faults.iter();
-    faults.any(|fault| matches!(fault.fault.kind.as_str(), "clock-skew" | "clock-strobe"))
+    faults.any(|fault| {
+        matches!(
+            fault.fault.kind.as_str(),
+            "clock-skew" | "clock-strobe" | "clock-reset"
+        )
+    })
 }
 
 /// Whether whom a fault hits depends on what only the nodes know.
@@ -95,6 +100,18 @@ fn needs_sight(fault: &ScheduledFault) -> bool {
     let needs = parsed.map_or_else(|_| Vec::new(), |fault| fault.needs());
     let of_nodes = [Need::KnowCandidates, Need::KnowLogEnds];
     needs.iter().any(|need| of_nodes.contains(need))
+}
+
+/// A fault that was there, and of which nothing was seen, may as well not have been.
+fn doubt(fault: &mut ScheduledFault) {
+    if fault.outcome != Some(FaultOutcome::Installed) || fault.had_effect() {
+        return;
+    }
+    let asked = Fault::from_description(&fault.fault);
+    if let Some(reason) = asked.ok().and_then(|asked| asked.without_effect()) {
+        fault.outcome = Some(FaultOutcome::Indeterminate);
+        fault.reason = Some(reason.to_owned());
+    }
 }
 
 /// Why a run does not go on.
@@ -538,7 +555,10 @@ impl<'a, W: World> Runner<'a, W> {
         self.recorder.update_fault(id, |fault| {
             fault.effect.extend(report.effect);
             match report.problem {
-                None => fault.healed_at_ms = Some(now_ns / NS_PER_MS),
+                None => {
+                    fault.healed_at_ms = Some(now_ns / NS_PER_MS);
+                    doubt(fault);
+                }
                 Some(problem) => fault.reason = Some(format!("not healed: {problem}")),
             }
         });

@@ -12,8 +12,8 @@ mod kit;
 
 use kit::{Lab, eventually};
 
-/// Everything is broken at once until the end: a node is stopped, another slowed, one has no space and a wrong
-/// clock, and links are cut.
+/// Everything is broken at once until the end: a node is stopped, another slowed, one has slow syncs and a wrong
+/// clock, one has ended for want of space, links are cut, connections close slowly, and the voters change.
 const FAULTS: &str = r#"{"format_version":1,"faults":[
   {"trigger":{"at_ms":2300},"duration_ms":60000,"fault":{"kind":"partition","shape":"random-halves"}},
   {"trigger":{"at_ms":2310},"duration_ms":60000,"fault":{"kind":"clock-skew","targets":["n3"],"offset_ms":900}},
@@ -21,6 +21,9 @@ const FAULTS: &str = r#"{"format_version":1,"faults":[
    "fault":{"kind":"disk","what":"slow-sync","delay_ms":50,"targets":["n3"]}},
   {"trigger":{"at_ms":2330},"duration_ms":60000,
    "fault":{"kind":"slow","targets":["n2"],"on_ms":5,"off_ms":100}},
+  {"trigger":{"at_ms":2332},"duration_ms":60000,"fault":{"kind":"disk","what":"no-space","targets":["n4"]}},
+  {"trigger":{"at_ms":2334},"duration_ms":60000,"fault":{"kind":"membership","what":"add"}},
+  {"trigger":{"at_ms":2336},"duration_ms":60000,"fault":{"kind":"link","targets":"all","close_delay_ms":50000}},
   {"trigger":{"at_ms":2340},"duration_ms":60000,"fault":{"kind":"pause","targets":["n1"]}}]}"#;
 
 /// When the harness is killed: as soon as a file of the run contains this.
@@ -40,7 +43,8 @@ fn kill_in_every_phase(lab: &Lab, network: &str) {
     let schedule = lab.write("faults.json", FAULTS);
     let schedule = schedule.to_string_lossy().into_owned();
     for (when, file, text) in MOMENTS {
-        let flags = "run --nodes 3 --time 2 --liveness-phase on --client-links --network";
+        let flags =
+            "run --nodes 5 --voters log --time 2 --liveness-phase on --client-links --network";
         let mut flags: Vec<&str> = flags.split(' ').collect();
         flags.extend([network, "--schedule", &schedule, "--name", "death"]);
         let mut harness = lab.start(&flags);

@@ -116,13 +116,20 @@ const LINKS_CLOCKS_CLIENTS: &str = r#"{"format_version":1,"faults":[
   {"id":6,"trigger":{"at_ms":10500},"duration_ms":3000,
    "fault":{"kind":"partition","shape":"one-node","target":"followers"}},
   {"id":7,"trigger":{"at_ms":12500},"duration_ms":500,
-   "fault":{"kind":"pause","targets":"lagging"}}]}"#;
+   "fault":{"kind":"pause","targets":"lagging"}},
+  {"id":8,"trigger":{"at_ms":14000},"duration_ms":1500,
+   "fault":{"kind":"link","targets":"all","close_delay_ms":400}},
+  {"id":9,"trigger":{"at_ms":14300},"duration_ms":300,"fault":{"kind":"kill","targets":"leader"}},
+  {"id":10,"trigger":{"at_ms":16000},"duration_ms":1000,
+   "fault":{"kind":"clock-skew","targets":["n3"],"offset_ms":-300,"rate":1.0}},
+  {"id":11,"trigger":{"at_ms":16500},"duration_ms":500,
+   "fault":{"kind":"clock-reset","targets":"all"}}]}"#;
 
 #[test]
 fn links_clocks_and_clients_get_what_was_asked_and_are_as_before_afterwards() {
     let lab = Lab::new();
     let schedule = lab.write("faults.json", LINKS_CLOCKS_CLIENTS);
-    let arguments = ["run", "--time", "13", "--nodes", "3", "--seed", "4"];
+    let arguments = ["run", "--time", "16", "--nodes", "3", "--seed", "4"];
     let schedule = schedule.to_string_lossy();
     lab.harness(&[&arguments[..], &["--schedule", &schedule]].concat())
         .expect_code(0);
@@ -136,14 +143,28 @@ fn links_clocks_and_clients_get_what_was_asked_and_are_as_before_afterwards() {
         (5, "operations_begun"),
         (6, "bytes_held"),
         (7, "stopped_ms"),
+        (8, "connections_closed_slowly"),
+        (9, "killed_count"),
+        (10, "n3_skew_ms"),
+        (11, "reset_count"),
     ] {
         let fault = fault(id);
         assert_eq!(fault["outcome"], "installed", "{fault:#}");
         assert!(fault["healed_at_ms"].is_u64(), "{fault:#}");
-        assert!(fault["effect"][name].as_f64() > Some(0.0), "{fault:#}");
+        assert!(
+            fault["effect"][name]
+                .as_f64()
+                .is_some_and(|number| number != 0.0),
+            "{fault:#}"
+        );
     }
     assert_eq!(fault(2)["effect"]["links_refusing"], 4);
     assert!(fault(4)["effect"]["n2_lowest_skew_ms"].as_f64() < Some(-150.0));
+    assert_eq!(fault(8)["effect"]["longest_close_delay_ms"], 400);
+    assert_eq!(fault(11)["effect"]["reset_count"], 1, "{:#}", fault(11));
+    let skew_ms = |name: &str| fault(11)["effect"][name].as_f64().unwrap();
+    assert!(skew_ms("n3_skew_before_ms") < -250.0, "{:#}", fault(11));
+    assert!(skew_ms("n3_skew_after_ms").abs() < 50.0, "{:#}", fault(11));
     let behind = &fault(7)["resolved"]["nodes"];
     let cut = fault(6)["resolved"]["cut"].as_array().unwrap();
     assert_eq!(behind.as_array().unwrap().len(), 1, "{behind}");
@@ -435,11 +456,16 @@ fn faults_that_overlap_on_one_node_are_healed_each_in_its_own_time() {
     );
     let history = results::packed::read(&lab.latest().join("history.jsonl")).unwrap();
     let history = String::from_utf8(history).unwrap();
+    // From when the later one is there and the earlier one is over until the later one is due to be healed. What
+    // is told was measured a little before.
+    let begun_ms = fault(4)["resolved"]["at_ms"].as_u64().unwrap();
+    let healed_ms = fault(3)["healed_at_ms"].as_u64().unwrap();
+    let between_ns = (begun_ms.max(healed_ms) + 100) * 1_000_000..(begun_ms + 1_800) * 1_000_000;
     let skews_of_n2 = history
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
         .filter(|line| line["f"] == "clock-offsets")
-        .filter(|line| (3_600_000_000..4_700_000_000).contains(&line["time"].as_u64().unwrap()))
+        .filter(|line| between_ns.contains(&line["time"].as_u64().unwrap()))
         .filter_map(|line| line["value"]["n2"].as_f64());
     let skews_of_n2: Vec<f64> = skews_of_n2.collect();
     assert!(

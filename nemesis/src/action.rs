@@ -110,6 +110,11 @@ pub enum Action {
         /// How far and how often.
         strobe: Strobe,
     },
+    /// Set the clocks of these nodes right.
+    ResetClocks {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
     /// Let the disks of these nodes fail.
     Disk {
         /// The nodes.
@@ -175,6 +180,7 @@ impl Action {
             | Self::Slow { nodes, .. }
             | Self::Wipe { nodes }
             | Self::StrobeClocks { nodes, .. }
+            | Self::ResetClocks { nodes }
             | Self::Disk { nodes, .. }
             | Self::Snapshot { nodes } => ("nodes", json!(nodes)),
             Self::Membership { .. } | Self::Burst => ("", Value::Null),
@@ -235,6 +241,7 @@ impl Action {
                 nodes: nodes()?,
                 strobe: record.details()?,
             },
+            "clock-reset" => Self::ResetClocks { nodes: nodes()? },
             "disk" => Self::Disk {
                 nodes: nodes()?,
                 disk: record.details()?,
@@ -261,6 +268,7 @@ impl Action {
             Self::Wipe { .. } => "wipe",
             Self::SkewClocks { .. } => "clock-skew",
             Self::StrobeClocks { .. } => "clock-strobe",
+            Self::ResetClocks { .. } => "clock-reset",
             Self::Disk { .. } => "disk",
             Self::Membership { .. } => "membership",
             Self::Snapshot { .. } => "snapshot",
@@ -281,6 +289,7 @@ impl Action {
             | Self::Restart { nodes: hit }
             | Self::Pause { nodes: hit }
             | Self::Wipe { nodes: hit }
+            | Self::ResetClocks { nodes: hit }
             | Self::Snapshot { nodes: hit } => check_names(hit, nodes),
             Self::Slow { nodes: hit, duty } => {
                 duty.validate()?;

@@ -34,6 +34,8 @@ pub enum Need {
     LinkBandwidth,
     /// Stopping a link after some bytes.
     LinkStall,
+    /// Letting the ends of connections come late.
+    LinkSlowClose,
     /// Killing a node as a power cut does.
     Kill,
     /// Killing a node whose written bytes survive.
@@ -84,7 +86,7 @@ pub enum Need {
     BeforeEvent,
 }
 
-const TABLE: [(Need, &str, &str); 35] = [
+const TABLE: [(Need, &str, &str); 36] = [
     (Need::CutHold, "cut-hold", "cutting links"),
     (
         Need::CutReset,
@@ -123,6 +125,11 @@ const TABLE: [(Need, &str, &str); 35] = [
         Need::LinkStall,
         "link-stall",
         "stalling links after some bytes",
+    ),
+    (
+        Need::LinkSlowClose,
+        "link-slow-close",
+        "closing connections slowly",
     ),
     (Need::Kill, "kill", "killing nodes"),
     (
@@ -358,6 +365,7 @@ impl Fault {
             Self::Slow { .. } => vec![Need::Slow],
             Self::Wipe { .. } => vec![Need::Wipe],
             Self::ClockSkew { .. } => vec![Need::SetClocks],
+            Self::ClockReset { .. } => vec![Need::SetClocks],
             Self::ClockStrobe { .. } => vec![Need::StrobeClocks],
             Self::Disk { disk, .. } => vec![disk_need(disk.what)],
             Self::Membership { .. } => vec![Need::Membership],
@@ -397,6 +405,7 @@ fn shaping_needs(shaping: &Shaping) -> Vec<Need> {
         (shaping.corrupt_percent, Need::LinkCorrupt),
         (shaping.bandwidth_bytes_per_second, Need::LinkBandwidth),
         (shaping.stall_after_bytes, Need::LinkStall),
+        (shaping.close_delay_ms, Need::LinkSlowClose),
     ];
     let wanted = wanted.into_iter().filter(|(amount, _)| *amount > 0);
     wanted.map(|(_, need)| need).collect()

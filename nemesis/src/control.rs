@@ -80,6 +80,17 @@ pub struct NodeStatus {
     pub clock: ClockReading,
 }
 
+/// A fault of a disk as a node has it told.
+pub fn disk_fault(fault_id: u64, fault: DiskFault) -> Value {
+    let mut told = json!(fault);
+    if let Value::Object(told) = &mut told {
+        told.insert("fault_id".into(), json!(fault_id));
+        // That is for whoever starts nodes.
+        told.remove("restart");
+    }
+    told
+}
+
 /// A node's clock as measured by the node.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct ClockReading {
@@ -187,11 +198,8 @@ impl ControlClient {
 
     /// Lets the node's disk do something wrong, until [`Self::heal_disk`] is told the same number.
     pub async fn fail_disk(&self, fault_id: u64, fault: DiskFault) -> Result<(), ControlError> {
-        let mut parameters = Map::new();
-        parameters.insert("fault_id".into(), json!(fault_id));
-        if let Value::Object(fault) = json!(fault) {
-            parameters.extend(fault);
-        }
+        let parameters = disk_fault(fault_id, fault);
+        let parameters = parameters.as_object().cloned().unwrap_or_default();
         self.call("disk-fault", &parameters).await.map(drop)
     }
 
@@ -467,6 +475,7 @@ mod tests {
             what: crate::fault::DiskProblem::SlowSync,
             files: crate::fault::Files::QuorumState,
             delay_ms: Some(7),
+            restart: false,
         };
         let serve = async {
             assert_eq!(

@@ -34,6 +34,8 @@ pub enum Family {
     PartitionChain,
     /// Links with delay, little bandwidth, or none after some bytes.
     LinkSlow,
+    /// Links that bring the ends of connections late, and nodes that are killed meanwhile.
+    LinkSlowClose,
     /// Links that lose, repeat and reorder messages.
     LinkFlaky,
     /// Links that lose messages.
@@ -64,6 +66,8 @@ pub enum Family {
     ClockStrobe,
     /// Clocks running at another rate.
     ClockDrift,
+    /// Clocks set wrong, and set right in the midst of it.
+    ClockReset,
     /// Slow syncs.
     DiskSlow,
     /// Disks without space.
@@ -147,7 +151,7 @@ struct Facts {
     needs: &'static [Need],
 }
 
-const FACTS: [Facts; 34] = [
+const FACTS: [Facts; 36] = [
     Facts {
         family: Family::PartitionRandom,
         name: "partition-random",
@@ -243,6 +247,14 @@ const FACTS: [Facts; 34] = [
         part_of: None,
         needed_count: 2,
         needs: &[Need::LinkDelay, Need::LinkBandwidth, Need::LinkStall],
+    },
+    Facts {
+        family: Family::LinkSlowClose,
+        name: "link-slow-close",
+        id: Id::New(32),
+        part_of: None,
+        needed_count: 2,
+        needs: &[Need::LinkSlowClose, Need::Kill],
     },
     Facts {
         family: Family::LinkFlaky,
@@ -365,6 +377,14 @@ const FACTS: [Facts; 34] = [
         needs: &[Need::SetClocks],
     },
     Facts {
+        family: Family::ClockReset,
+        name: "clock-reset",
+        id: Id::New(31),
+        part_of: None,
+        needed_count: 1,
+        needs: &[Need::SetClocks],
+    },
+    Facts {
         family: Family::DiskSlow,
         name: "disk-slow",
         id: Id::New(20),
@@ -429,7 +449,7 @@ const FACTS: [Facts; 34] = [
 
 impl Family {
     /// Every family, in the order in which people are shown them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::PartitionRandom,
         Self::PartitionHalves,
         Self::PartitionRandomHalves,
@@ -442,6 +462,7 @@ impl Family {
         Self::PartitionOneWay,
         Self::PartitionChain,
         Self::LinkSlow,
+        Self::LinkSlowClose,
         Self::LinkFlaky,
         Self::PacketLoss,
         Self::PacketDuplicate,
@@ -457,6 +478,7 @@ impl Family {
         Self::ClockBump,
         Self::ClockStrobe,
         Self::ClockDrift,
+        Self::ClockReset,
         Self::DiskSlow,
         Self::DiskFull,
         Self::DiskError,
@@ -498,6 +520,12 @@ impl Family {
     /// The family that has these faults among others, if there is one.
     pub fn part_of(self) -> Option<Self> {
         self.facts().part_of
+    }
+
+    /// Whether its faults come in pairs, the second in the midst of the first: what the second does shows only
+    /// where the first is.
+    pub(crate) fn is_paired(self) -> bool {
+        matches!(self, Self::LinkSlowClose | Self::ClockReset)
     }
 
     /// The smallest cluster in which it makes sense.

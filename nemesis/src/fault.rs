@@ -32,7 +32,7 @@ pub use self::targets::{Group, Target, Targets};
 pub use self::words::Word;
 
 pub(crate) use self::clock::check_clock;
-pub(crate) use self::network::check_links;
+pub(crate) use self::network::{SHAPING_PARAMETERS, check_links};
 pub(crate) use self::targets::check_names;
 
 use self::reader::Reader;
@@ -108,6 +108,11 @@ pub enum Fault {
         /// How far and how often.
         strobe: Strobe,
     },
+    /// Set the clocks of nodes right, whatever other faults have done to them. There is nothing to heal.
+    ClockReset {
+        /// Which nodes.
+        targets: Targets,
+    },
     /// Let disks fail. Healing ends errors and slowness; what was destroyed stays destroyed.
     Disk {
         /// Which nodes.
@@ -143,13 +148,23 @@ const SLOW: &str = "slow";
 const WIPE: &str = "wipe";
 const CLOCK_SKEW: &str = "clock-skew";
 const CLOCK_STROBE: &str = "clock-strobe";
+const CLOCK_RESET: &str = "clock-reset";
 const DISK: &str = "disk";
 const MEMBERSHIP: &str = "membership";
 const SNAPSHOT: &str = "snapshot";
 const BURST: &str = "burst";
 
+const DISK_PARAMETERS: [&str; 6] = [
+    "targets",
+    "what",
+    "files",
+    "delay_ms",
+    "restart",
+    "beyond_budget",
+];
+
 /// Every kind as schedules name it.
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 15] = [
     PARTITION,
     LINK,
     KILL,
@@ -160,6 +175,7 @@ pub const KINDS: [&str; 14] = [
     WIPE,
     CLOCK_SKEW,
     CLOCK_STROBE,
+    CLOCK_RESET,
     DISK,
     MEMBERSHIP,
     SNAPSHOT,
@@ -175,12 +191,12 @@ impl Fault {
         // Misplaced parameters are told before wrong values.
         match kind {
             PARTITION | LINK => {}
-            KILL | KILL_CLEAN | RESTART | PAUSE | SNAPSHOT => only(&["targets"])?,
+            KILL | KILL_CLEAN | RESTART | PAUSE | CLOCK_RESET | SNAPSHOT => only(&["targets"])?,
             SLOW => only(&["targets", "on_ms", "off_ms"])?,
             WIPE => only(&["targets", "beyond_budget"])?,
             CLOCK_SKEW => only(&["targets", "offset_ms", "rate"])?,
             CLOCK_STROBE => only(&["targets", "delta_ms", "period_ms"])?,
-            DISK => only(&["targets", "what", "files", "delay_ms", "beyond_budget"])?,
+            DISK => only(&DISK_PARAMETERS)?,
             MEMBERSHIP => only(&["what", "target"])?,
             BURST => only(&[])?,
             word => return Err(unknown_word("kind of fault", word, KINDS.to_vec())),
@@ -231,6 +247,9 @@ impl Fault {
                 targets: targets()?,
                 strobe: Strobe::read(reader)?,
             },
+            CLOCK_RESET => Self::ClockReset {
+                targets: targets()?,
+            },
             DISK => Self::Disk {
                 targets: targets()?,
                 disk: DiskFault::read(reader)?,
@@ -278,6 +297,7 @@ impl Fault {
             | Self::Restart { .. }
             | Self::Pause { .. }
             | Self::Wipe { .. }
+            | Self::ClockReset { .. }
             | Self::Snapshot { .. }
             | Self::Burst => {}
         }
@@ -303,6 +323,7 @@ impl Fault {
             Self::Wipe { .. } => WIPE,
             Self::ClockSkew { .. } => CLOCK_SKEW,
             Self::ClockStrobe { .. } => CLOCK_STROBE,
+            Self::ClockReset { .. } => CLOCK_RESET,
             Self::Disk { .. } => DISK,
             Self::Membership { .. } => MEMBERSHIP,
             Self::Snapshot { .. } => SNAPSHOT,
@@ -321,6 +342,7 @@ impl Fault {
             | Self::Wipe { targets, .. }
             | Self::ClockSkew { targets, .. }
             | Self::ClockStrobe { targets, .. }
+            | Self::ClockReset { targets }
             | Self::Disk { targets, .. }
             | Self::Snapshot { targets } => Some(targets),
             Self::Link {
@@ -374,6 +396,32 @@ impl Fault {
         matches!(self, Self::Membership { change: asked, .. } if *asked == change)
     }
 
+    /// Why it had no effect, if it was there all the time and none was measured; for people. `None` where nothing
+    /// is known.
+    pub fn without_effect(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Partition { .. } => "nothing wanted to pass the links while it lasted",
+            Self::Link { shaping, .. } if shaping.only_closes_slowly() => {
+                "no connection was closed over the links while it lasted"
+            }
+            Self::Link { .. } => {
+                "nothing passed the links while it lasted, or nothing it could change"
+            }
+            Self::Disk { disk, .. } => match disk.what {
+                DiskProblem::SlowSync | DiskProblem::SyncError => {
+                    "nothing was synced while it lasted"
+                }
+                DiskProblem::NoSpace => "nothing was written while it lasted",
+                DiskProblem::ReadError => {
+                    "nothing was read while it lasted; a node that runs reads little, \"restart\": true makes \
+                     it read"
+                }
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
     /// Whether a node must answer to it, which a node that is held before an event cannot.
     pub fn needs_answer(&self) -> bool {
         matches!(
@@ -381,6 +429,7 @@ impl Fault {
             Self::Restart { .. }
                 | Self::ClockSkew { .. }
                 | Self::ClockStrobe { .. }
+                | Self::ClockReset { .. }
                 | Self::Membership { .. }
                 | Self::Snapshot { .. }
         )
@@ -409,6 +458,7 @@ impl Fault {
             | Self::Restart { .. }
             | Self::Pause { .. }
             | Self::Wipe { .. }
+            | Self::ClockReset { .. }
             | Self::Snapshot { .. }
             | Self::Burst => {}
         }

@@ -1,6 +1,7 @@
 //! Owns the planned schedule of a run: which faults, when and for how long, from a seed.
 //! Never looks at a running cluster, a clock or a random source other than the keyed one.
 
+mod asked;
 mod draws;
 mod pauses;
 #[cfg(test)]
@@ -9,12 +10,13 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::family::Family;
-use crate::fault::Style;
+use crate::fault::{Fault, FaultError, Style};
 use results::FORMAT_VERSION;
 use results::keyed_random::Stream;
-use results::schedule::{Schedule, ScheduledFault, Trigger};
+use results::schedule::{FaultDescription, Schedule, ScheduledFault, Trigger};
 
-use self::draws::{Draws, draw_fault};
+pub use self::asked::Asked;
+use self::draws::{Draws, draw_fault, draw_second};
 use self::pauses::HealthyWindows;
 
 /// Shortest run that faults can be planned for.
@@ -47,6 +49,8 @@ pub struct PlanOptions {
     pub family_interval_ms: BTreeMap<Family, u64>,
     /// By family: another intensity, in percent.
     pub family_intensity_percent: BTreeMap<Family, u64>,
+    /// By family: what its faults are, in place of what is drawn.
+    pub family_asked: BTreeMap<Family, Asked>,
     /// How often faults come, in percent of what the intervals say: with 50, half as many as long; with
     /// 200, twice as many half as long, as faults of one family never overlap.
     pub intensity_percent: u64,
@@ -75,6 +79,7 @@ impl PlanOptions {
             interval_ms,
             family_interval_ms: BTreeMap::new(),
             family_intensity_percent: BTreeMap::new(),
+            family_asked: BTreeMap::new(),
             intensity_percent: INTENSITY_USUAL_PERCENT,
             healthy_ms: 0,
             styles: Vec::new(),
@@ -93,7 +98,7 @@ impl PlanOptions {
 }
 
 /// Why nothing can be planned.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// No fault fits between the quiet start and the healing at the end.
     #[error(
@@ -144,6 +149,14 @@ pub enum PlanError {
         /// Number of nodes of this cluster.
         node_count: usize,
     },
+    /// Something asked of the faults of a family that they are not.
+    #[error("nemesis {family}: {error}")]
+    Asked {
+        /// Name of the family.
+        family: &'static str,
+        /// What is wrong.
+        error: FaultError,
+    },
 }
 
 /// Plans the faults of a run.
@@ -160,7 +173,11 @@ pub fn plan(options: &PlanOptions) -> Result<Schedule, PlanError> {
         }
         planned.push(*family);
         check(*family, options)?;
-        faults.extend(plan_family(*family, options));
+        let planned = plan_family(*family, options).map_err(|error| PlanError::Asked {
+            family: family.name(),
+            error,
+        });
+        faults.extend(planned?);
     }
     faults.sort_by_key(|fault| (fault.trigger.at_ms, fault.id));
     Ok(Schedule {
@@ -204,7 +221,7 @@ fn check(family: Family, options: &PlanOptions) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn plan_family(family: Family, options: &PlanOptions) -> Vec<ScheduledFault> {
+fn plan_family(family: Family, options: &PlanOptions) -> Result<Vec<ScheduledFault>, FaultError> {
     let stream = Stream::new(options.seed, &format!("plan/{}", family.name()));
     let quiet_ms = QUIET_MAX_MS.min(options.time_ms / 10);
     let end_ms = options.time_ms - options.time_ms / 10;
@@ -217,8 +234,8 @@ fn plan_family(family: Family, options: &PlanOptions) -> Vec<ScheduledFault> {
     // Times below leave out the healthy windows, and the quiet start.
     let mut start_ms = stream.between(0, 0, 0, pace.first_within_ms);
     let mut faults = Vec::new();
+    let mut number = 0;
     while start_ms.saturating_add(pace.shortest_ms) <= pauses.faulty_ms() {
-        let number = faults.len() as u64;
         let drawn_ms = duration_ms(family, &stream, number, &pace);
         let left_ms = pauses.left_ms(start_ms);
         let draws = Draws {
@@ -227,28 +244,52 @@ fn plan_family(family: Family, options: &PlanOptions) -> Vec<ScheduledFault> {
             node_count: options.nodes.len(),
             styles: &options.styles,
         };
-        faults.push(ScheduledFault {
-            id: family.id(number),
-            trigger: Trigger::at(quiet_ms + pauses.at_ms(start_ms)),
-            duration_ms: drawn_ms.min(left_ms),
-            fault: draw_fault(family, draws).to_description(),
-            resolved: None,
-            recorded: None,
-            outcome: None,
-            reason: None,
-            healed_at_ms: None,
-            effect: serde_json::Map::new(),
-        });
+        let at_ms = quiet_ms + pauses.at_ms(start_ms);
+        let duration_ms = drawn_ms.min(left_ms);
+        let mut add = |at_ms, duration_ms, fault: Fault, asked: Option<&Asked>| {
+            let fault = match asked {
+                Some(asked) => asked::replace(&fault, asked)?,
+                None => fault.to_description(),
+            };
+            let id = family.id(faults.len() as u64);
+            faults.push(scheduled(id, at_ms, duration_ms, fault));
+            Ok(())
+        };
+        let asked = options.family_asked.get(&family);
+        add(at_ms, duration_ms, draw_fault(family, draws), asked)?;
+        if let Some(second) = draw_second(family, draws) {
+            // Both end together.
+            let after_ms = percent_of(duration_ms, second.after_percent);
+            let asked = asked.map(asked::of_second);
+            let left_ms = duration_ms - after_ms;
+            add(at_ms + after_ms, left_ms, second.fault, asked.as_ref())?;
+        }
+        number += 1;
         // Longer than the longest fault, so that a family never overlaps itself.
         let gap_ms = stream.between(
-            number + 1,
+            number,
             0,
             percent_of(pace.gap_ms, 80),
             percent_of(pace.gap_ms, 120),
         );
         start_ms = start_ms.saturating_add(gap_ms);
     }
-    faults
+    Ok(faults)
+}
+
+fn scheduled(id: u64, at_ms: u64, duration_ms: u64, fault: FaultDescription) -> ScheduledFault {
+    ScheduledFault {
+        id,
+        trigger: Trigger::at(at_ms),
+        duration_ms,
+        fault,
+        resolved: None,
+        recorded: None,
+        outcome: None,
+        reason: None,
+        healed_at_ms: None,
+        effect: serde_json::Map::new(),
+    }
 }
 
 /// How fast faults of a family follow each other, and how long they are.

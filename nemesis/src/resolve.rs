@@ -532,6 +532,7 @@ fn on_nodes(fault: &Fault, nodes: Vec<String>) -> Action {
             nodes,
             strobe: *strobe,
         },
+        Fault::ClockReset { .. } => Action::ResetClocks { nodes },
         Fault::Disk { disk, .. } => Action::Disk { nodes, disk: *disk },
         Fault::Snapshot { .. } => Action::Snapshot { nodes },
         Fault::Partition { .. } | Fault::Link { .. } | Fault::Membership { .. } | Fault::Burst => {

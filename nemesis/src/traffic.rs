@@ -111,6 +111,11 @@ impl ShapedLink {
         self.passed_bytes = self.passed_bytes.saturating_add(bytes);
     }
 
+    /// How much later than its bytes the end of a connection comes, in nanoseconds.
+    pub fn close_delay_ns(&self) -> u64 {
+        self.shaping.close_delay_ms * NS_PER_MS
+    }
+
     /// How many bytes the link passes per second, if that is limited.
     pub fn bytes_per_second(&self) -> Option<u64> {
         let limit = self.shaping.bandwidth_bytes_per_second;

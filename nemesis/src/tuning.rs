@@ -1,17 +1,48 @@
-//! Owns what can be said of families besides their names: `kill:interval=2s:intensity=200,pause`.
+//! Owns what can be said of families besides their names: `kill:interval=2s:intensity=200:targets=leader,pause`.
 //! Never plans; it says how a plan shall be.
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 use crate::capability::Capabilities;
 use crate::family::{Family, FamilyError, parse_families};
+use crate::fault::{Group, Word};
 use crate::names::{nearest, suggestion};
-use crate::plan::{INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT, INTERVAL_MIN_MS};
+use crate::plan::{Asked, INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT, INTERVAL_MIN_MS};
 
-const PARAMETERS: [&str; 2] = ["interval", "intensity"];
+/// What can be said of every family.
+const PACE: [&str; 2] = ["interval", "intensity"];
+/// What can be said of faults in place of what would be drawn, as schedules write it.
+const OF_FAULTS: [&str; 24] = [
+    "targets",
+    "target",
+    "direction",
+    "style",
+    "delay_ms",
+    "jitter_ms",
+    "distribution",
+    "loss_percent",
+    "duplicate_percent",
+    "reorder_percent",
+    "corrupt_percent",
+    "bandwidth_bytes_per_second",
+    "stall_after_bytes",
+    "close_delay_ms",
+    "on_ms",
+    "off_ms",
+    "offset_ms",
+    "rate",
+    "delta_ms",
+    "period_ms",
+    "what",
+    "files",
+    "restart",
+    "beyond_budget",
+];
 
 /// Families with how they come.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tuned {
     /// The families, in the order given.
     pub families: Vec<Family>,
@@ -19,6 +50,8 @@ pub struct Tuned {
     pub interval_ms: BTreeMap<Family, u64>,
     /// By family: its own intensity, in percent.
     pub intensity_percent: BTreeMap<Family, u64>,
+    /// By family: what its faults are, in place of what would be drawn.
+    pub asked: BTreeMap<Family, Asked>,
 }
 
 impl Tuned {
@@ -35,10 +68,51 @@ impl Tuned {
             if percent != INTENSITY_USUAL_PERCENT {
                 word.push_str(&format!(":intensity={percent}"));
             }
+            for (name, value) in self.asked.get(family).into_iter().flatten() {
+                word.push_str(&format!(":{name}={}", written(value)));
+            }
             word
         };
         self.families.iter().map(word).collect()
     }
+}
+
+/// A value of a parameter as it stands after the equals sign.
+fn written(value: &Value) -> String {
+    match value {
+        Value::String(word) => word.clone(),
+        Value::Array(items) => {
+            let items = items.iter().filter_map(Value::as_str);
+            items.collect::<Vec<_>>().join("+")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The value that stands after the equals sign: a word, a number, or nodes joined by plus signs.
+fn value_of(parameter: &str, text: &str) -> Value {
+    if parameter.starts_with("target") {
+        let is_node = |name: &str| {
+            let number = name.strip_prefix('n');
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let names: Vec<&str> = text.split('+').collect();
+        return if names.iter().all(|name| is_node(name)) {
+            json!(names)
+        } else {
+            text.into()
+        };
+    }
+    let parsed: Option<Value> = serde_json::from_str(text).ok();
+    let is_plain = |value: &Value| value.is_number() || value.is_boolean();
+    parsed.filter(is_plain).unwrap_or_else(|| text.into())
+}
+
+/// Whether a word alone says whom faults hit.
+fn is_target(word: &str) -> bool {
+    ["one", "minority", "majority", "all", "leader"].contains(&word)
+        || Group::WORDS.iter().any(|(_, group)| *group == word)
+        || value_of("targets", word).is_array()
 }
 
 /// What is wrong with a list of families and their parameters.
@@ -49,7 +123,8 @@ pub enum TuningError {
     Family(#[from] FamilyError),
     /// Something after a colon is no parameter with a value.
     #[error(
-        "nemesis {name}: \"{parameter}\" is unknown{}; write {name}:interval=2s or {name}:intensity=200",
+        "nemesis {name}: \"{parameter}\" is unknown{}; write {name}:interval=2s, {name}:intensity=200, or what \
+         schedules say of its faults, such as {name}:targets=leader",
         suggestion(*.nearest)
     )]
     Unknown {
@@ -65,6 +140,14 @@ pub enum TuningError {
     Twice {
         /// The family.
         name: String,
+        /// The parameter.
+        parameter: &'static str,
+    },
+    /// Something said of all families at once that few of them have.
+    #[error(
+        "nemesis all: \"{parameter}\" is not a parameter of all faults; name the families that it is meant for"
+    )]
+    NotForAll {
         /// The parameter.
         parameter: &'static str,
     },
@@ -115,36 +198,58 @@ pub fn parse_tuned(
         let meant: Vec<Family> = tuned.families.iter().filter(is_meant).copied().collect();
         let mut seen = Vec::new();
         for parameter in parameters {
-            let (parameter, value) = read(name, parameter, &read_duration_ms)?;
+            let (parameter, value) = split(name, parameter)?;
             if seen.contains(&parameter) {
                 let name = name.to_owned();
                 return Err(TuningError::Twice { name, parameter });
             }
             seen.push(parameter);
+            if OF_FAULTS.contains(&parameter) {
+                if name == "all" {
+                    return Err(TuningError::NotForAll { parameter });
+                }
+                for family in &meant {
+                    let asked = tuned.asked.entry(*family).or_default();
+                    asked.insert(parameter.into(), value_of(parameter, value));
+                }
+                continue;
+            }
+            let number = read_pace(name, parameter, value, &read_duration_ms)?;
             let values = match parameter {
                 "interval" => &mut tuned.interval_ms,
                 _ => &mut tuned.intensity_percent,
             };
-            values.extend(meant.iter().map(|family| (*family, value)));
+            values.extend(meant.iter().map(|family| (*family, number)));
         }
     }
     Ok(tuned)
 }
 
-/// Reads one parameter with its value.
-fn read(
-    name: &str,
-    text: &str,
-    read_duration_ms: &impl Fn(&str) -> Result<u64, String>,
-) -> Result<(&'static str, u64), TuningError> {
-    let (word, value) = text.split_once('=').unwrap_or((text, ""));
-    let Some(parameter) = PARAMETERS.into_iter().find(|known| *known == word) else {
-        return Err(TuningError::Unknown {
+/// A parameter and its value. A word that says whom faults hit needs no name.
+fn split<'a>(name: &str, text: &'a str) -> Result<(&'static str, &'a str), TuningError> {
+    let (word, value) = match text.split_once('=') {
+        Some((word, value)) => (word.trim(), value.trim()),
+        None if is_target(text) => ("targets", text),
+        None => (text, ""),
+    };
+    let known: Vec<&'static str> = PACE.into_iter().chain(OF_FAULTS).collect();
+    match known.iter().find(|known| **known == word) {
+        Some(parameter) => Ok((parameter, value)),
+        None => Err(TuningError::Unknown {
             name: name.to_owned(),
             parameter: word.to_owned(),
-            nearest: nearest(word, &PARAMETERS),
-        });
-    };
+            nearest: nearest(word, &known),
+        }),
+    }
+}
+
+/// Reads the value of a parameter that says how often faults come.
+fn read_pace(
+    name: &str,
+    parameter: &'static str,
+    value: &str,
+    read_duration_ms: &impl Fn(&str) -> Result<u64, String>,
+) -> Result<u64, TuningError> {
     let number = match parameter {
         "interval" => read_duration_ms(value).and_then(|ms| {
             (ms >= INTERVAL_MIN_MS)
@@ -165,7 +270,7 @@ fn read(
         value: value.to_owned(),
         expected,
     };
-    Ok((parameter, number.map_err(wrong)?))
+    number.map_err(wrong)
 }
 
 #[cfg(test)]
@@ -211,6 +316,33 @@ mod tests {
     }
 
     #[test]
+    fn what_faults_are_and_whom_they_hit_can_be_said_and_is_written_back() {
+        let text = "kill:leader,pause:targets=n1+n2:interval=2s,partition-random:style=reset";
+        let tuned = parse(text).unwrap();
+        let asked = |family| json!(tuned.asked[&family]);
+        assert_eq!(asked(Family::Kill), json!({"targets": "leader"}));
+        assert_eq!(asked(Family::Pause), json!({"targets": ["n1", "n2"]}));
+        assert_eq!(asked(Family::PartitionRandom), json!({"style": "reset"}));
+        let written = tuned.words(100).join(",");
+        let again =
+            "kill:targets=leader,pause:interval=2000ms:targets=n1+n2,partition-random:style=reset";
+        assert_eq!(written, again);
+        for (text, value) in [
+            ("kill:delay_ms=80", json!({"delay_ms": 80})),
+            ("kill:rate=1.5", json!({"rate": 1.5})),
+            ("kill:beyond_budget=true", json!({"beyond_budget": true})),
+            ("kill:n3", json!({"targets": ["n3"]})),
+            ("kill:targets=leadr", json!({"targets": "leadr"})),
+        ] {
+            assert_eq!(
+                json!(parse(text).unwrap().asked[&Family::Kill]),
+                value,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn nonsense_is_told_with_what_would_be_right() {
         for (text, words) in [
             ("kil:interval=2s", ["kil", "did you mean \"kill\""]),
@@ -226,6 +358,9 @@ mod tests {
             ("kill:intensity=lots", ["lots", "percentage"]),
             ("kill:interval=2s:interval=3s", ["interval", "twice"]),
             ("kill,kill:interval=2s", ["kill", "twice"]),
+            ("kill:target=leader:target=one", ["target", "twice"]),
+            ("kill:leadr", ["leadr", "targets=leader"]),
+            ("all:targets=leader", ["targets", "families"]),
             ("all:interval=2s,kill", ["all", "alone"]),
         ] {
             let error = parse(text).unwrap_err();

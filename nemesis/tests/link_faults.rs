@@ -142,22 +142,23 @@ fn shape(links: &Links, shaping: &Shaping) {
 async fn bytes_are_late_one_way_and_healing_lets_the_rest_arrive_at_once() {
     let (links, n2) = network().await;
     let (mut opener, mut accepter) = connected(&links, &n2).await;
+    // So long that no busy machine takes as long for what is not delayed.
     let delayed = Shaping {
-        delay_ms: 100,
+        delay_ms: 3_000,
         ..Shaping::default()
     };
     shape(&links, &delayed);
     let sent = Instant::now();
     opener.write_all(b"late").await.unwrap();
     expect(&mut accepter, b"late").await;
-    assert!(sent.elapsed() >= Duration::from_millis(100));
+    assert!(sent.elapsed() >= Duration::from_secs(3));
     let answered = Instant::now();
     accepter.write_all(b"at once").await.unwrap();
     expect(&mut opener, b"at once").await;
-    assert!(answered.elapsed() < Duration::from_millis(100));
+    assert!(answered.elapsed() < Duration::from_secs(3));
     let effect = links.heal(1);
     assert_eq!((effect.chunks_delayed, effect.bytes_delayed), (1, 4));
-    assert_eq!(effect.mean_delay_us, 100_000);
+    assert_eq!(effect.mean_delay_us, 3_000_000);
 
     shape(
         &links,
@@ -172,6 +173,42 @@ async fn bytes_are_late_one_way_and_healing_lets_the_rest_arrive_at_once() {
     assert_eq!(links.heal(1).chunks_delayed, 1);
     expect(&mut accepter, b"never, but for healing").await;
     assert_eq!(within(accepter.read(&mut [0])).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_end_of_a_connection_comes_late_and_nothing_else_does() {
+    let (links, n2) = network().await;
+    let (mut opener, mut accepter) = connected(&links, &n2).await;
+    let (mut broken, breaking) = connected(&links, &n2).await;
+    let slow = |close_delay_ms| Shaping {
+        close_delay_ms,
+        ..Shaping::default()
+    };
+    shape(&links, &slow(150));
+    let both_ways = [there(), vec![("n2".into(), "n1".into())]].concat();
+    links
+        .shape(2, &both_ways[1..], &slow(60_000), SEED)
+        .unwrap();
+    let ended = Instant::now();
+    opener.write_all(b"the last").await.unwrap();
+    opener.shutdown().await.unwrap();
+    expect(&mut accepter, b"the last").await;
+    assert_eq!(within(accepter.read(&mut [0])).await.unwrap(), 0);
+    assert!(ended.elapsed() >= Duration::from_millis(150));
+    // Half of it is closed, and the other half still works.
+    accepter.write_all(b"answer").await.unwrap();
+    expect(&mut opener, b"answer").await;
+    let effect = links.heal(1);
+    assert_eq!(effect.connections_closed_slowly, 1);
+    assert_eq!(effect.longest_close_delay_ms, 150);
+    assert_eq!((effect.bytes_delayed, effect.bytes_held), (0, 0));
+
+    // A side that is gone is found out as late, or once the fault is over.
+    breaking.set_zero_linger().unwrap();
+    drop(breaking);
+    expect_silence(&mut broken).await;
+    assert_eq!(links.heal(2).connections_closed_slowly, 1);
+    expect_reset(&mut broken).await;
 }
 
 #[tokio::test]

@@ -419,12 +419,14 @@ async fn a_node_is_found_again_after_it_moved_to_another_port() {
 #[tokio::test]
 async fn a_long_cut_does_not_use_up_the_file_descriptors() {
     let (links, n2) = network().await;
+    let listener_count = nodes().len() * (nodes().len() - 1);
     links.cut(1, &[link("n1", "n2")]).unwrap();
     let count = CONNECTIONS_MAX + 10;
     for number in 0..count {
         let mut given_up = dial(&links, "n1", "n2").await;
         given_up.write_u32(number as u32).await.unwrap();
     }
+    expect_tasks(listener_count + CONNECTIONS_MAX).await;
     tokio::time::sleep(QUIET).await;
     assert_eq!(links.heal(1).connections_affected, CONNECTIONS_MAX as u64);
     let mut arrived = Vec::new();

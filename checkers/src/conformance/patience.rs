@@ -242,7 +242,7 @@ fn draws_out(fault: &ScheduledFault, wait: &Wait) -> bool {
         return false;
     };
     let lasts_on = match fault.fault.kind.as_str() {
-        "clock-skew" | "clock-strobe" => true,
+        "clock-skew" | "clock-strobe" | "clock-reset" => true,
         "pause" | "slow" | "disk" | "snapshot" => false,
         _ => return false,
     };

@@ -26,6 +26,8 @@ pub enum Deed {
     ClockSkewed,
     /// Sets its clock back and forth.
     ClockStrobed,
+    /// Sets its clock right.
+    ClockReset,
     /// Slows its syncs.
     DiskSlowed,
     /// Leaves its disk without space.
@@ -95,6 +97,7 @@ impl Named for Deed {
         (Self::Wiped, "wiped"),
         (Self::ClockSkewed, "clock-skewed"),
         (Self::ClockStrobed, "clock-strobed"),
+        (Self::ClockReset, "clock-reset"),
         (Self::DiskSlowed, "disk-slowed"),
         (Self::DiskFilled, "disk-filled"),
         (Self::DiskFailed, "disk-failed"),

@@ -122,6 +122,7 @@ pub(super) fn deeds(fault: &FaultDescription) -> Vec<Deed> {
         "wipe" => Deed::Wiped,
         "clock-skew" => Deed::ClockSkewed,
         "clock-strobe" => Deed::ClockStrobed,
+        "clock-reset" => Deed::ClockReset,
         "membership" => Deed::VoterChanged,
         "snapshot" => Deed::SnapshotForced,
         "disk" => match word("what") {
@@ -148,6 +149,7 @@ fn link_deeds(fault: &FaultDescription) -> Vec<Deed> {
         "delay_ms",
         "bandwidth_bytes_per_second",
         "stall_after_bytes",
+        "close_delay_ms",
     ]);
     let flaky = has(&[
         "loss_percent",

@@ -15,6 +15,7 @@ use super::hits::{deeds, phase_before};
 pub fn deeds_of_family(name: &str) -> Option<&'static [Deed]> {
     Some(match name {
         "link-slow" => &[Deed::LinksSlowed],
+        "link-slow-close" => &[Deed::LinksSlowed, Deed::Killed],
         "link-flaky" | "packet-loss" | "packet-duplicate" | "packet-reorder" | "packet-corrupt" => {
             &[Deed::LinksFlaky]
         }
@@ -26,6 +27,7 @@ pub fn deeds_of_family(name: &str) -> Option<&'static [Deed]> {
         "wipe" => &[Deed::Wiped],
         "clock-skew" | "clock-bump" | "clock-drift" => &[Deed::ClockSkewed],
         "clock-strobe" => &[Deed::ClockStrobed],
+        "clock-reset" => &[Deed::ClockSkewed, Deed::ClockReset],
         "disk-slow" => &[Deed::DiskSlowed],
         "disk-full" => &[Deed::DiskFilled],
         "disk-error" => &[Deed::DiskFailed],

@@ -265,6 +265,7 @@ fn schedule(
                 styles: faults.capabilities.styles(),
                 family_interval_ms: faults.tuned.interval_ms.clone(),
                 family_intensity_percent: faults.tuned.intensity_percent.clone(),
+                family_asked: faults.tuned.asked.clone(),
                 intensity_percent: faults.intensity_percent,
                 healthy_ms: options.healthy_ms,
                 ..PlanOptions::new(

@@ -225,12 +225,20 @@ impl Cluster {
         let spawner = spawner.ok_or_else(|| format!("{node} has no place in the network"))?;
         slot.incarnation += 1;
         slot.failed_start = None;
-        let started = slot.settings.start(slot.incarnation, spawner).await;
+        // What cannot be read matters as a node starts; everything else, once it runs.
+        let (at_start, later): (BTreeMap<u64, DiskFault>, BTreeMap<u64, DiskFault>) = slot
+            .disk_faults
+            .iter()
+            .partition(|(_, fault)| fault.what == DiskProblem::ReadError);
+        let settings = &slot.settings;
+        let started = settings.start(slot.incarnation, &at_start, spawner).await;
         slot.is_owed = started.is_err();
-        let (process, reached) =
-            started.inspect_err(|problem| slot.failed_start = Some(problem.clone()))?;
-        for (id, fault) in &slot.disk_faults {
-            // A process starts with a disk that works. One that ended at once is noticed as a crash.
+        let (process, reached) = started.inspect_err(|problem| {
+            slot.failed_start = Some(problem.clone());
+            slot.last_words.push(problem.clone());
+        })?;
+        for (id, fault) in &later {
+            // One that ended at once is noticed as a crash.
             let _ = process.control.fail_disk(*id, *fault).await;
         }
         let control = process.control.clone();

@@ -116,6 +116,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// Kills a node and starts it, so that it reads what is on its disk.
+    ///
+    /// # Errors
+    /// For people: it does not run, or does not start although its disk works.
+    async fn start_again(&self, node: &str) -> Result<(), String> {
+        self.kill(node).await?;
+        self.revive(node).await
+    }
+
     /// Starts a node that has ended because of its disk, if nothing keeps it from working now.
     async fn start_if_owed(&self, node: &str) -> Result<(), String> {
         let slot = self.slot(node)?.lock().await;
@@ -271,14 +280,28 @@ pub(super) async fn fail(
     }
     let mut failing = Vec::new();
     let mut problems = Vec::new();
+    let mut restarted = Vec::new();
     for node in nodes {
         match cluster.fail_disk(id, &node, disk).await {
-            Ok(crash_count) => failing.push((node, crash_count)),
-            Err(problem) => problems.push(problem),
+            Ok(crash_count) => failing.push((node.clone(), crash_count)),
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        }
+        if disk.restart {
+            match cluster.start_again(&node).await {
+                Ok(()) => restarted.push(node),
+                Err(problem) => problems.push(problem),
+            }
         }
     }
     // What it does shows only once the node uses its disk: see healing.
-    let report = report(failing.len(), problems, Map::new());
+    let mut effect = Map::new();
+    if disk.restart {
+        effect.insert("restarted".into(), json!(restarted));
+    }
+    let report = report(failing.len(), problems, effect);
     let active = (!failing.is_empty()).then_some(Active::Disk { nodes: failing });
     (active, report)
 }

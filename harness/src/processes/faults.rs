@@ -96,6 +96,7 @@ impl ActiveFaults {
                 (active, report)
             }
             Action::SkewClocks { clocks } => self.skew(cluster, id, clocks).await,
+            Action::ResetClocks { nodes } => (None, self.reset_clocks(cluster, id, nodes).await),
             Action::Membership { change } if membership.can_change() => {
                 change_voters(cluster, membership, id, change).await
             }
@@ -237,6 +238,46 @@ impl ActiveFaults {
         }
         let strobing = Strobing::begin(shared, id, strobe, jumped);
         (Some(Active::Strobe(strobing)), report)
+    }
+
+    /// Sets clocks right that are not, or are about to go back and forth. Whoever has set them so far lets
+    /// them alone from now on.
+    async fn reset_clocks(&self, cluster: &Cluster, id: u64, nodes: Vec<String>) -> FaultReport {
+        let mut problems = Vec::new();
+        let mut effect = Map::new();
+        let mut reset_count = 0;
+        for node in nodes {
+            cluster.await_reachable(&node, HELD_LIMIT).await;
+            let Some(before) = cluster.status(&node).await.map(|status| status.clock) else {
+                problems.push(format!("{node} does not answer"));
+                continue;
+            };
+            let is_true = (before.offset_ms, before.rate) == (0, 1.0);
+            if is_true && !self.is_strobed(&node).await {
+                problems.push(format!("the clock of {node} is right"));
+                continue;
+            }
+            let mut setters = self.clock_setters.lock().await;
+            match cluster.set_clock(&node, 0, 1.0).await {
+                Ok(skew_ms) => {
+                    setters.insert(node.clone(), id);
+                    reset_count += 1;
+                    effect.insert(format!("{node}_skew_before_ms"), json!(before.skew_ms));
+                    effect.insert(format!("{node}_skew_after_ms"), json!(skew_ms));
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        effect.insert("reset_count".into(), json!(reset_count));
+        report(reset_count, problems, effect)
+    }
+
+    /// Whether a fault that lets clocks go back and forth has set this one last.
+    async fn is_strobed(&self, node: &str) -> bool {
+        let setter = self.clock_setters.lock().await.get(node).copied();
+        let faults = self.faults.lock().await;
+        let fault = setter.and_then(|setter| faults.get(&setter));
+        matches!(fault, Some(Active::Strobe(_)))
     }
 
     /// Sets a node's clock, unless another fault has set it since this one did; then there is nothing to

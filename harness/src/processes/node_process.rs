@@ -1,6 +1,7 @@
 //! Owns one node as an operating system process: its command line, its start, its end.
 //! Never decides when it starts or ends.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use nemesis::control::{BarriersReached, ControlClient};
+use nemesis::control::{BarriersReached, ControlClient, disk_fault};
+use nemesis::fault::DiskFault;
 use results::manifest::{ClusterOptions, NodeTimers};
 use tokio::time::{Instant, sleep};
 
@@ -87,7 +89,13 @@ pub(super) struct NodeProcess {
 }
 
 impl NodeSettings {
-    fn command(&self, incarnation: u32, control: OwnedFd, log: File) -> io::Result<Command> {
+    fn command(
+        &self,
+        incarnation: u32,
+        disk_faults: &BTreeMap<u64, DiskFault>,
+        control: OwnedFd,
+        log: File,
+    ) -> io::Result<Command> {
         let mut command = Command::new(&self.program.path);
         command.args(&self.program.leading_arguments).arg("start");
         let mut option = |name: &str, value: String| {
@@ -156,6 +164,9 @@ impl NodeSettings {
         option("incarnation", incarnation.to_string());
         // The control socket is the node's standard input: no path, nothing that could be left over.
         option("control-fd", "0".into());
+        for (id, fault) in disk_faults {
+            option("disk-fault", disk_fault(*id, *fault).to_string());
+        }
         if let Some(bug) = &self.bug {
             option("bug", bug.clone());
             command.arg("--allow-seeded-bugs");
@@ -226,13 +237,15 @@ impl NodeSettings {
         self.folder.join("node.log")
     }
 
-    /// Starts the node and waits until it answers. Also returned: the barriers that it comes to.
+    /// Starts the node, on a disk with these faults, and waits until it answers. Also returned: the barriers that
+    /// it comes to.
     ///
     /// # Errors
     /// For people: that it could not be started, ended at once, or did not answer; with its last words.
     pub(super) async fn start(
         &self,
         incarnation: u32,
+        disk_faults: &BTreeMap<u64, DiskFault>,
         spawner: &Spawner,
     ) -> Result<(NodeProcess, BarriersReached), String> {
         let fail =
@@ -247,7 +260,7 @@ impl NodeSettings {
         let copy = log.try_clone().map_err(|e| fail("open the log", e))?;
         self.format(spawner, copy).await?;
         let (ours, theirs) = UnixStream::pair().map_err(|e| fail("make a control socket", e))?;
-        let command = self.command(incarnation, theirs.into(), log);
+        let command = self.command(incarnation, disk_faults, theirs.into(), log);
         let command = command.map_err(|e| fail("prepare the command", e))?;
         let child = spawner.spawn(command).await;
         let mut child = child.map_err(|e| fail("start the process", e))?;

@@ -44,6 +44,11 @@ impl SimulatedClock {
         (true_ns + ORIGIN_NS).saturating_add_signed(self.skew_ns(true_ns))
     }
 
+    /// Whether it tells true time, and will.
+    pub(super) fn is_true(&self) -> bool {
+        (self.offset_ns, self.drift_ns, self.rate) == (0, 0, 1.0)
+    }
+
     /// How far the clock is off.
     pub(super) fn skew_ns(&self, true_ns: u64) -> i64 {
         self.offset_ns.saturating_add(self.drift_ns(true_ns))

@@ -162,6 +162,7 @@ impl SimulatedWorld {
                 self.queue.push(limit_ns, Happening::LookAtFaults);
                 return self.look_at_faults();
             }
+            Action::ResetClocks { nodes } => (None, self.reset_clocks(id, &nodes)),
             Action::Membership { change } if self.membership.can_change() => {
                 return self.change_voters(id, &change);
             }
@@ -400,6 +401,41 @@ impl SimulatedWorld {
         self.nodes[node].clock.set(now_ns, offset_ms, rate);
         // A jump makes timers due at once, or later than was planned.
         self.plan_wake(node);
+    }
+
+    /// Sets clocks right that are not, or are about to go back and forth. Whoever has set them so far lets
+    /// them alone from now on.
+    fn reset_clocks(&mut self, id: u64, names: &[String]) -> FaultReport {
+        let mut problems = Vec::new();
+        let mut effect = Map::new();
+        let mut reset_count = 0;
+        for name in names {
+            let node = match self.position(name) {
+                Ok(node) if self.nodes[node].is_reachable() => node,
+                Ok(_) => {
+                    problems.push(format!("{name} cannot be reached"));
+                    continue;
+                }
+                Err(problem) => {
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            let setter = self.faults.clock_setters.get(&node);
+            let is_strobed = setter.is_some_and(|setter| self.strobes.contains_key(setter));
+            if self.nodes[node].clock.is_true() && !is_strobed {
+                problems.push(format!("the clock of {name} is right"));
+                continue;
+            }
+            let before_ms = self.skew_ms(node);
+            self.set_clock(node, 0, 1.0);
+            self.faults.clock_setters.insert(node, id);
+            reset_count += 1;
+            effect.insert(format!("{name}_skew_before_ms"), json!(before_ms));
+            effect.insert(format!("{name}_skew_after_ms"), json!(self.skew_ms(node)));
+        }
+        effect.insert("reset_count".into(), json!(reset_count));
+        report(reset_count, problems, effect)
     }
 
     fn resume(&mut self, node: usize) {

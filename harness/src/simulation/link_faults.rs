@@ -67,6 +67,8 @@ struct Effect {
     delayed_count: u64,
     delay_ns: u128,
     longest_delay_ns: u64,
+    slow_close_count: u64,
+    longest_close_delay_ns: u64,
 }
 
 impl Effect {
@@ -90,6 +92,11 @@ impl Effect {
             ("messages_delayed", self.delayed_count),
             ("mean_delay_us", (mean_ns / 1_000) as u64),
             ("longest_delay_us", self.longest_delay_ns / 1_000),
+            ("connections_closed_slowly", self.slow_close_count),
+            (
+                "longest_close_delay_ms",
+                self.longest_close_delay_ns / 1_000_000,
+            ),
         ];
         let entries = entries.into_iter().filter(|(_, count)| *count > 0);
         entries
@@ -102,6 +109,22 @@ impl LinkFaults {
     /// Whether a fault breaks connections over this link or shapes it.
     pub(super) fn is_shaped(&self, from: usize, to: usize) -> bool {
         !self.shaped.is_empty() && self.shaped.contains_key(&(from, to))
+    }
+
+    /// How much later the end of a connection comes over this link, in nanoseconds.
+    fn close_slowly(&mut self, link: Link) -> u64 {
+        let mut delay_ns = 0u64;
+        let shapes = self.shaped.get(&link).map(|traffic| &traffic.shapes);
+        for (fault, shape) in shapes.into_iter().flatten() {
+            let own_ns = shape.close_delay_ns();
+            if own_ns > 0 {
+                let effect = self.effects.entry(*fault).or_default();
+                effect.slow_close_count += 1;
+                effect.longest_close_delay_ns = own_ns;
+            }
+            delay_ns = delay_ns.saturating_add(own_ns);
+        }
+        delay_ns
     }
 
     fn effect(&mut self, fault: u64) -> &mut Effect {
@@ -265,6 +288,17 @@ impl SimulatedWorld {
         self.put_on_its_way((from, to), due_ns, parcel, overtaken_for);
         if let Some((again_ns, double)) = again {
             self.put_on_its_way((from, to), again_ns, double, Vec::new());
+        }
+    }
+
+    /// Tells a node that another, whose answer it waits for, has ended, and with it their connection.
+    pub(super) fn send_end(&mut self, from: usize, to: usize, parcel: Parcel) {
+        match self.link_faults.close_slowly((from, to)) {
+            0 => self.send(from, to, parcel),
+            delay_ns => {
+                let due_ns = self.now_ns.saturating_add(delay_ns);
+                self.put_on_its_way((from, to), due_ns, parcel, Vec::new());
+            }
         }
     }
 

@@ -518,6 +518,72 @@ fn a_strobe_leaves_a_clock_to_the_fault_that_set_it_later() {
 }
 
 #[test]
+fn a_reset_sets_wrong_clocks_right_for_good_and_tells_which_were_wrong() {
+    let mut bench = Bench::new(17);
+    let clock = |node: &str, offset_ms, rate| ClockSetting {
+        node: node.into(),
+        offset_ms,
+        rate,
+    };
+    let clocks = vec![clock("n1", -250, 1.0)];
+    bench.start(1, Action::SkewClocks { clocks });
+    let strobe = Strobe {
+        delta_ms: 300,
+        period_ms: 40,
+    };
+    let nodes = vec!["n2".into()];
+    bench.start(2, Action::StrobeClocks { nodes, strobe });
+    bench.pass(SECOND);
+    let nodes = ["n1", "n2", "n3"].map(Into::into).to_vec();
+    let nodes = || Action::ResetClocks {
+        nodes: nodes.clone(),
+    };
+    let report = bench.start(3, nodes());
+    assert_eq!(report.outcome, FaultOutcome::Installed);
+    assert_eq!(report.effect["reset_count"], 2);
+    assert_eq!(report.effect["n1_skew_before_ms"], -250.0);
+    assert_eq!(report.effect["n1_skew_after_ms"], 0.0);
+    assert!(report.reason.unwrap().contains("the clock of n3 is right"));
+    let events = bench.pass(3 * SECOND);
+    let is_right = |event: &Event| match event {
+        Event::ClockOffsets { offsets_ms } => offsets_ms.values().all(|off_ms| *off_ms == 0.0),
+        _ => true,
+    };
+    assert!(events.iter().all(is_right), "{events:?}");
+    for id in [1, 2, 3] {
+        assert_eq!(bench.heal(id).problem, None);
+    }
+    let again = bench.start(4, nodes());
+    assert_eq!(again.outcome, FaultOutcome::Skipped);
+}
+
+#[test]
+fn who_waits_for_a_node_that_ends_learns_it_late_over_links_that_close_slowly() {
+    // Fetches wait at the leader for news, so somebody waits whenever it is killed.
+    let effect_of = |close_delay_ms| {
+        let mut bench = Bench::new(18);
+        let leader = bench.leader();
+        let shaping = Shaping {
+            close_delay_ms,
+            delay_ms: 1,
+            ..Shaping::default()
+        };
+        let links = links_of(&leader);
+        bench.start(1, Action::ShapeLinks { links, shaping });
+        bench.pass(SECOND);
+        let nodes = vec![leader];
+        bench.start(2, Action::Kill { nodes });
+        bench.pass(SECOND);
+        bench.heal(1).effect
+    };
+    let fast = effect_of(0);
+    assert!(!fast.contains_key("connections_closed_slowly"), "{fast:?}");
+    let slow = effect_of(400);
+    assert!(count(&slow, "connections_closed_slowly") > 0, "{slow:?}");
+    assert_eq!(count(&slow, "longest_close_delay_ms"), 400);
+}
+
+#[test]
 fn a_look_tells_roles_and_log_ends_of_those_that_run() {
     let mut bench = Bench::new(15);
     let leader = bench.leader();

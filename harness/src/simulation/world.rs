@@ -466,7 +466,7 @@ impl SimulatedWorld {
                         correlation,
                         content: Content::Failed,
                     };
-                    self.send(node, peer, parcel);
+                    self.send_end(node, peer, parcel);
                 }
                 Asker::Nemesis { course, token } => {
                     // It may have been carried out before the node ended.

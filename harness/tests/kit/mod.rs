@@ -100,7 +100,7 @@ impl Lab {
 
     /// Waits until no process of this lab is left; fails after a while.
     pub(crate) fn assert_nothing_left(&self) {
-        let limit = Instant::now() + Duration::from_secs(10);
+        let limit = Instant::now() + Duration::from_secs(30);
         while !self.processes().is_empty() {
             assert!(
                 Instant::now() < limit,
@@ -138,7 +138,7 @@ pub(crate) fn document(path: &Path) -> Value {
 
 /// Waits until `condition` holds; fails after a while.
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < limit, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(20));

@@ -51,10 +51,10 @@ fn lists_keep_their_order() {
 
 #[test]
 fn all_is_what_the_world_can_do_without_parts_of_it() {
-    use Family::{ClockSkew, Kill, PartitionRandom, Pause};
+    use Family::{ClockReset, ClockSkew, Kill, PartitionRandom, Pause};
     assert_eq!(
         parse_families("all", &modest()),
-        Ok(vec![PartitionRandom, Kill, Pause, ClockSkew])
+        Ok(vec![PartitionRandom, Kill, Pause, ClockSkew, ClockReset])
     );
     let all = parse_families("all", &able()).unwrap();
     assert!(all.iter().all(|family| family.part_of().is_none()));

@@ -88,6 +88,10 @@ pub struct DiskFault {
     /// For slow syncs: how much longer each takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
+    /// For reads that fail: whether nodes are killed as the fault begins, and started again, so that they read.
+    /// A node that runs reads little: old records for those who lag far behind, and snapshots.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart: bool,
 }
 
 /// Longest extra time of a sync: a minute.
@@ -111,6 +115,7 @@ impl DiskFault {
             what,
             files: reader.word("files")?.unwrap_or(usual),
             delay_ms,
+            restart: reader.flag("restart")?,
         };
         fault.validate()?;
         Ok(fault)
@@ -121,6 +126,9 @@ impl DiskFault {
         parameters.insert("files".into(), self.files.word().into());
         if let Some(delay_ms) = self.delay_ms {
             parameters.insert("delay_ms".into(), json!(delay_ms));
+        }
+        if self.restart {
+            parameters.insert("restart".into(), json!(true));
         }
     }
 
@@ -146,6 +154,12 @@ impl DiskFault {
                     problem: "\"delay_ms\" belongs to slow-sync only",
                 });
             }
+        }
+        if self.restart && self.what != DiskProblem::ReadError {
+            return Err(FaultError::Contradiction {
+                kind: "disk",
+                problem: "\"restart\" belongs to read-error only",
+            });
         }
         let files = json!(self.files);
         if self.what.destroys_data() && self.files == Files::All {

@@ -195,6 +195,9 @@ pub struct Shaping {
     /// After how many bytes nothing passes any more until the fault is healed.
     #[serde(skip_serializing_if = "is_zero")]
     pub stall_after_bytes: u64,
+    /// How much later the other side learns that a connection was closed, or broke.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub close_delay_ms: u64,
 }
 
 impl Shaping {
@@ -207,6 +210,18 @@ impl Shaping {
             self.corrupt_percent,
         ];
         percents != [0; 4]
+    }
+}
+
+impl Shaping {
+    /// Whether it does nothing but let the ends of connections come late.
+    pub(crate) fn only_closes_slowly(&self) -> bool {
+        let close_delay_ms = self.close_delay_ms;
+        let only = Self {
+            close_delay_ms,
+            ..Self::default()
+        };
+        close_delay_ms > 0 && *self == only
     }
 }
 
@@ -228,7 +243,8 @@ const GROUPS_EXPECTED: &str =
 const DELAY_EXPECTED: &str = "whole milliseconds, at most 60000";
 const PERCENT_EXPECTED: &str = "a whole number from 0 to 100";
 const BYTES_EXPECTED: &str = "a whole number of bytes, at least 1";
-const SHAPING_PARAMETERS: [&str; 9] = [
+/// The parameters that say what is done to links.
+pub(crate) const SHAPING_PARAMETERS: [&str; 10] = [
     "delay_ms",
     "jitter_ms",
     "distribution",
@@ -238,6 +254,7 @@ const SHAPING_PARAMETERS: [&str; 9] = [
     "corrupt_percent",
     "bandwidth_bytes_per_second",
     "stall_after_bytes",
+    "close_delay_ms",
 ];
 
 impl Shape {
@@ -426,6 +443,7 @@ impl Shaping {
                 BYTES_EXPECTED,
             )?,
             stall_after_bytes: whole("stall_after_bytes", 1..=u64::MAX, BYTES_EXPECTED)?,
+            close_delay_ms: whole("close_delay_ms", 0..=DELAY_MAX_MS, DELAY_EXPECTED)?,
         };
         shaping.validate()?;
         Ok(shaping)
@@ -444,8 +462,8 @@ impl Shaping {
                 kind: "link".into(),
                 parameter: "delay_ms",
                 expected: "a delay, loss_percent, duplicate_percent, reorder_percent, corrupt_percent, \
-                           bandwidth_bytes_per_second or stall_after_bytes, or the links stay as \
-                           they are",
+                           bandwidth_bytes_per_second, stall_after_bytes or close_delay_ms, or the \
+                           links stay as they are",
             });
         }
         if self.distribution != Distribution::Uniform && self.jitter_ms == 0 {
@@ -466,7 +484,12 @@ impl Shaping {
                 return Err(bad(parameter, &json!(percent), PERCENT_EXPECTED));
             }
         }
-        for (parameter, ms) in [("delay_ms", self.delay_ms), ("jitter_ms", self.jitter_ms)] {
+        let delays = [
+            ("delay_ms", self.delay_ms),
+            ("jitter_ms", self.jitter_ms),
+            ("close_delay_ms", self.close_delay_ms),
+        ];
+        for (parameter, ms) in delays {
             if ms > DELAY_MAX_MS {
                 return Err(bad(parameter, &json!(ms), DELAY_EXPECTED));
             }

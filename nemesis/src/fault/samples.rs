@@ -61,19 +61,22 @@ fn any_shaping() -> impl Strategy<Value = Shaping> {
         any_word(),
         (0..=100u64, 0..=100u64, 0..=100u64, 0..=100u64),
         any::<u64>(),
-        any::<u64>(),
+        (any::<u64>(), 0..=DELAY_MAX_MS),
     )
         .prop_map(
-            |(delay_ms, jitter_ms, distribution, percents, bandwidth, stall)| Shaping {
-                delay_ms,
-                jitter_ms,
-                distribution,
-                loss_percent: percents.0,
-                duplicate_percent: percents.1,
-                reorder_percent: percents.2,
-                corrupt_percent: percents.3,
-                bandwidth_bytes_per_second: bandwidth,
-                stall_after_bytes: stall,
+            |(delay_ms, jitter_ms, distribution, percents, bandwidth, (stall, close_delay_ms))| {
+                Shaping {
+                    delay_ms,
+                    jitter_ms,
+                    distribution,
+                    loss_percent: percents.0,
+                    duplicate_percent: percents.1,
+                    reorder_percent: percents.2,
+                    corrupt_percent: percents.3,
+                    bandwidth_bytes_per_second: bandwidth,
+                    stall_after_bytes: stall,
+                    close_delay_ms,
+                }
             },
         )
 }
@@ -84,6 +87,7 @@ fn any_disk() -> impl Strategy<Value = DiskFault> {
             what,
             files,
             delay_ms: (what == DiskProblem::SlowSync).then_some(delay_ms),
+            restart: what == DiskProblem::ReadError && delay_ms % 2 == 0,
         })
         .prop_filter("files that do not fit", |disk| disk.validate().is_ok())
 }
@@ -106,12 +110,13 @@ pub(crate) fn any_fault() -> impl Strategy<Value = Fault> {
         any_shape().prop_map(LinkSelector::Shape),
         any_targets().prop_map(LinkSelector::Targets),
     ];
-    let on_targets = (any_targets(), 0..6u8).prop_map(|(targets, kind)| match kind {
+    let on_targets = (any_targets(), 0..7u8).prop_map(|(targets, kind)| match kind {
         0 => Fault::Kill { targets },
         1 => Fault::KillClean { targets },
         2 => Fault::Restart { targets },
         3 => Fault::Pause { targets },
         4 => Fault::Snapshot { targets },
+        5 => Fault::ClockReset { targets },
         _ => Fault::ClockSkew {
             targets,
             offset_ms: -300,

@@ -95,7 +95,8 @@ fn new_kinds_read_as_documented() {
             disk: DiskFault {
                 what: DiskProblem::BitFlip,
                 files: Files::Log,
-                delay_ms: None
+                delay_ms: None,
+                restart: false,
             },
             beyond_budget: false
         })
@@ -107,6 +108,35 @@ fn new_kinds_read_as_documented() {
             target: Target::Leader
         })
     );
+    assert_eq!(
+        read(r#"{"kind":"disk","what":"read-error","restart":true}"#),
+        Ok(Fault::Disk {
+            targets: Targets::One,
+            disk: DiskFault {
+                what: DiskProblem::ReadError,
+                files: Files::All,
+                delay_ms: None,
+                restart: true,
+            },
+            beyond_budget: false
+        })
+    );
+    assert_eq!(
+        read(r#"{"kind":"clock-reset","targets":"all"}"#),
+        Ok(Fault::ClockReset {
+            targets: Targets::All
+        })
+    );
+    assert_eq!(
+        read(r#"{"kind":"link","targets":"all","close_delay_ms":900}"#),
+        Ok(Fault::Link {
+            links: LinkSelector::Targets(Targets::All),
+            shaping: Shaping {
+                close_delay_ms: 900,
+                ..Shaping::default()
+            }
+        })
+    );
     assert_eq!(read(r#"{"kind":"burst"}"#), Ok(Fault::Burst));
 }
 
@@ -115,6 +145,12 @@ fn what_does_not_fit_together_is_refused() {
     for (text, word) in [
         (r#"{"kind":"link"}"#, "delay_ms"),
         (r#"{"kind":"link","delay_ms":60001}"#, "60000"),
+        (r#"{"kind":"link","close_delay_ms":60001}"#, "60000"),
+        (
+            r#"{"kind":"disk","what":"sync-error","restart":true}"#,
+            "read-error only",
+        ),
+        (r#"{"kind":"clock-reset","offset_ms":4}"#, "offset_ms"),
         (r#"{"kind":"link","loss_percent":101}"#, "0 to 100"),
         (r#"{"kind":"link","stall_after_bytes":0}"#, "at least 1"),
         (

@@ -362,6 +362,21 @@ impl<'a> Crossing<'a> {
     }
 }
 
+impl Crossing<'_> {
+    /// When the end of the connection is due that was read now, as the faults that shape the link say.
+    pub(super) fn end_due(&self) -> Instant {
+        let now = Instant::now();
+        let mut delay_ns = 0u64;
+        let mut state = lock(&self.gate.state);
+        for fault in state.faults.values_mut() {
+            let close_delay_ns = fault.shape.as_ref().map_or(0, ShapedLink::close_delay_ns);
+            fault.tally.add_slow_close(self.connection, close_delay_ns);
+            delay_ns = delay_ns.saturating_add(close_delay_ns);
+        }
+        now + Duration::from_nanos(delay_ns)
+    }
+}
+
 impl Drop for Crossing<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.gate.state);

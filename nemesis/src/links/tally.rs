@@ -24,6 +24,10 @@ pub struct LinkEffect {
     pub mean_delay_us: u64,
     /// How much later the latest of them was due, in microseconds.
     pub longest_delay_us: u64,
+    /// Connections whose other end was to learn late that they were closed, or broke.
+    pub connections_closed_slowly: u64,
+    /// How much later the latest of those was due, in milliseconds.
+    pub longest_close_delay_ms: u64,
 }
 
 impl LinkEffect {
@@ -41,6 +45,8 @@ impl LinkEffect {
             ("chunks_delayed", self.chunks_delayed),
             ("mean_delay_us", self.mean_delay_us),
             ("longest_delay_us", self.longest_delay_us),
+            ("connections_closed_slowly", self.connections_closed_slowly),
+            ("longest_close_delay_ms", self.longest_close_delay_ms),
         ];
         let sometimes = sometimes.into_iter().filter(|(_, count)| *count > 0);
         let all = always.into_iter().chain(sometimes);
@@ -60,6 +66,8 @@ pub(super) struct Tally {
     delayed_chunks: u64,
     delay_ns: u128,
     longest_delay_ns: u64,
+    slow_closes: BTreeSet<u64>,
+    longest_close_delay_ns: u64,
 }
 
 impl Tally {
@@ -72,6 +80,9 @@ impl Tally {
         self.delayed_chunks += other.delayed_chunks;
         self.delay_ns += other.delay_ns;
         self.longest_delay_ns = self.longest_delay_ns.max(other.longest_delay_ns);
+        self.slow_closes.extend(other.slow_closes);
+        let longest_ns = self.longest_close_delay_ns;
+        self.longest_close_delay_ns = longest_ns.max(other.longest_close_delay_ns);
     }
 
     pub(super) fn effect(&self) -> LinkEffect {
@@ -85,6 +96,8 @@ impl Tally {
             chunks_delayed: self.delayed_chunks,
             mean_delay_us: u64::try_from(mean_ns / 1_000).unwrap_or(u64::MAX),
             longest_delay_us: self.longest_delay_ns / 1_000,
+            connections_closed_slowly: self.slow_closes.len() as u64,
+            longest_close_delay_ms: self.longest_close_delay_ns / 1_000_000,
         }
     }
 
@@ -99,6 +112,15 @@ impl Tally {
         for connection in connections {
             self.connections.insert(connection);
             self.resets.insert(connection);
+        }
+    }
+
+    /// The end of a connection is due so much later.
+    pub(super) fn add_slow_close(&mut self, connection: u64, delay_ns: u64) {
+        if delay_ns > 0 {
+            self.connections.insert(connection);
+            self.slow_closes.insert(connection);
+            self.longest_close_delay_ns = self.longest_close_delay_ns.max(delay_ns);
         }
     }
 

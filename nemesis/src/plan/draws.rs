@@ -19,6 +19,7 @@ const SECOND_SIZE: u64 = 9;
 const STYLE: u64 = 10;
 const THIRD_SIZE: u64 = 11;
 const SECOND_STYLE: u64 = 12;
+const SECOND_START: u64 = 13;
 /// Counters from here up shuffle: keyed by a block of faults instead of one.
 const SHUFFLE: u64 = 16;
 
@@ -57,6 +58,13 @@ pub(super) fn draw_fault(family: Family, draws: Draws<'_>) -> Fault {
             links: draws.some_links(),
             shaping: draws.slowness(),
         },
+        Family::LinkSlowClose => Fault::Link {
+            links: LinkSelector::Targets(Targets::All),
+            shaping: Shaping {
+                close_delay_ms: draws.steps(CHOICE, THIRD_SIZE, &[50, 300, 1_500, 6_000]),
+                ..Shaping::default()
+            },
+        },
         Family::LinkFlaky => Fault::Link {
             links: draws.some_links(),
             shaping: draws.flakiness(),
@@ -83,7 +91,9 @@ pub(super) fn draw_fault(family: Family, draws: Draws<'_>) -> Fault {
             targets: draws.single_victim(),
             beyond_budget: false,
         },
-        Family::ClockSkew | Family::ClockBump | Family::ClockDrift => draws.clock_skew(family),
+        Family::ClockSkew | Family::ClockBump | Family::ClockDrift | Family::ClockReset => {
+            draws.clock_skew(family)
+        }
         Family::ClockStrobe => Fault::ClockStrobe {
             targets: draws.clock_targets(),
             strobe: Strobe {
@@ -104,6 +114,35 @@ pub(super) fn draw_fault(family: Family, draws: Draws<'_>) -> Fault {
         },
         Family::Burst => Fault::Burst,
     }
+}
+
+/// The second fault of a pair.
+pub(super) struct Second {
+    /// How much of the first is over by then.
+    pub(super) after_percent: u64,
+    /// What it is.
+    pub(super) fault: Fault,
+}
+
+/// What comes in the midst of a fault of a family whose faults come in pairs.
+pub(super) fn draw_second(family: Family, draws: Draws<'_>) -> Option<Second> {
+    if !family.is_paired() {
+        return None;
+    }
+    let fault = match family {
+        // Whose connections shall end, if nobody does?
+        Family::LinkSlowClose => Fault::Kill {
+            targets: draws.victims(),
+        },
+        // Who is wrong is drawn only when the first begins.
+        _ => Fault::ClockReset {
+            targets: Targets::All,
+        },
+    };
+    Some(Second {
+        after_percent: draws.stream.between(draws.number, SECOND_START, 30, 70),
+        fault,
+    })
 }
 
 impl Draws<'_> {
@@ -346,6 +385,7 @@ impl Draws<'_> {
             what,
             files: Files::All,
             delay_ms: None,
+            restart: false,
         };
         let disk = match family {
             Family::DiskSlow => DiskFault {
@@ -355,7 +395,11 @@ impl Draws<'_> {
             Family::DiskFull => all(DiskProblem::NoSpace),
             Family::DiskError => self.dealt(vec![
                 all(DiskProblem::SyncError),
-                all(DiskProblem::ReadError),
+                // A node that runs hardly ever reads.
+                DiskFault {
+                    restart: true,
+                    ..all(DiskProblem::ReadError)
+                },
             ]),
             _ => {
                 let what = self.dealt(vec![

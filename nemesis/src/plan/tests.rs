@@ -11,9 +11,20 @@ fn options(seed: u64, families: &[Family], time_ms: u64, interval_ms: u64) -> Pl
     PlanOptions::new(seed, families.to_vec(), nodes, time_ms, interval_ms)
 }
 
+/// The faults of a family; of pairs, the first.
 fn of_family(schedule: &Schedule, family: Family) -> Vec<ScheduledFault> {
     let mut faults = schedule.faults.clone();
-    faults.retain(|fault| Family::of_id(fault.id) == Some(family));
+    // Every other number of such a family is that of a second one.
+    let is_first = |id: u64| !family.is_paired() || id / 1_000 % 2 == 0;
+    faults.retain(|fault| Family::of_id(fault.id) == Some(family) && is_first(fault.id));
+    faults
+}
+
+/// The second faults of the pairs of a family.
+fn seconds(schedule: &Schedule, family: Family) -> Vec<ScheduledFault> {
+    let firsts = of_family(schedule, family);
+    let mut faults = schedule.faults.clone();
+    faults.retain(|fault| Family::of_id(fault.id) == Some(family) && !firsts.contains(fault));
     faults
 }
 
@@ -406,7 +417,56 @@ fn what_cannot_be_planned_is_an_error_that_says_so() {
 #[test]
 fn an_interval_longer_than_the_run_still_gives_one_fault_of_each_family() {
     let schedule = plan(&options(1, &Family::ALL, TIME_MIN_MS, u64::MAX)).unwrap();
-    assert_eq!(schedule.faults.len(), Family::ALL.len());
+    let paired = Family::ALL.into_iter().filter(|family| family.is_paired());
+    assert_eq!(schedule.faults.len(), Family::ALL.len() + paired.count());
+}
+
+#[test]
+fn of_a_pair_the_second_comes_in_the_midst_of_the_first() {
+    let schedule = plan(&options(9, &Family::ALL, 600_000, 4_000)).unwrap();
+    for (family, kind) in [
+        (Family::ClockReset, "clock-reset"),
+        (Family::LinkSlowClose, "kill"),
+    ] {
+        let (firsts, seconds) = (of_family(&schedule, family), seconds(&schedule, family));
+        assert!(firsts.len() > 100 && firsts.len() == seconds.len());
+        for (first, second) in firsts.iter().zip(&seconds) {
+            assert_ne!(first.fault.kind, kind);
+            assert_eq!(second.fault.kind, kind);
+            assert!(first.trigger.at_ms < second.trigger.at_ms);
+            assert_eq!(
+                first.trigger.at_ms + first.duration_ms,
+                second.trigger.at_ms + second.duration_ms
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_of_a_family_is_so_in_all_its_faults_and_in_no_others() {
+    let families = [Family::Kill, Family::Pause, Family::LinkSlowClose];
+    let mut asking = options(9, &families, 600_000, 4_000);
+    let usual = plan(&asking).unwrap();
+    let leader = Asked::from([("targets".into(), "leader".into())]);
+    asking.family_asked = BTreeMap::from([
+        (Family::Kill, leader.clone()),
+        (Family::LinkSlowClose, leader.clone()),
+    ]);
+    let schedule = plan(&asking).unwrap();
+    let pauses = |schedule| of_family(schedule, Family::Pause);
+    assert_eq!(pauses(&schedule), pauses(&usual));
+    let aimed = [
+        of_family(&schedule, Family::Kill),
+        of_family(&schedule, Family::LinkSlowClose),
+        seconds(&schedule, Family::LinkSlowClose),
+    ];
+    for fault in aimed.concat() {
+        assert_eq!(fault.fault.parameters["targets"], "leader", "{fault:?}");
+    }
+    asking.families = vec![Family::Burst];
+    asking.family_asked = BTreeMap::from([(Family::Burst, leader)]);
+    let error = plan(&asking).unwrap_err().to_string();
+    assert!(error.starts_with("nemesis burst: "), "{error}");
 }
 
 const OLDEST: [Family; 4] = [

@@ -444,6 +444,7 @@ fn damaging(targets: Targets, beyond_budget: bool) -> Fault {
             what: DiskProblem::Truncate,
             files: Files::Log,
             delay_ms: None,
+            restart: false,
         },
         beyond_budget,
     }

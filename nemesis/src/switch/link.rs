@@ -50,6 +50,8 @@ struct Fault {
     effect: PacketEffect,
     hold: Hold,
     shape: Option<ShapedLink>,
+    /// Connections whose end it has delayed, by the ports of sender and receiver: ends are sent again.
+    slow_closes: BTreeSet<(u16, u16)>,
 }
 
 /// What a fault does to packets at the end of the link; of several faults, the last of these counts.
@@ -94,6 +96,7 @@ impl Link {
             effect,
             hold,
             shape: None,
+            slow_closes: BTreeSet::new(),
         };
         self.faults.entry(fault_id).or_insert(fault);
     }
@@ -104,6 +107,7 @@ impl Link {
             effect: PacketEffect::default(),
             hold: Hold::No,
             shape: Some(shape),
+            slow_closes: BTreeSet::new(),
         };
         self.faults.entry(fault_id).or_insert(fault);
     }
@@ -139,8 +143,9 @@ impl Link {
         packet: &[u8],
         deliver: Deliver<'_>,
     ) -> Option<u64> {
-        if let Some(segment) = Segment::read(packet) {
-            self.flows.note(&segment);
+        let segment = Segment::read(packet);
+        if let Some(segment) = &segment {
+            self.flows.note(segment);
         }
         if self.faults.is_empty() {
             deliver(Way::On, packet);
@@ -179,6 +184,10 @@ impl Link {
             due_ns = due_ns.max(self.last_due_ns);
             self.last_due_ns = due_ns;
         }
+        // Only the news of the end comes later: what others send meanwhile overtakes it.
+        if let Some(segment) = segment.filter(|segment| segment.ends || segment.resets) {
+            due_ns = due_ns.saturating_add(self.close_slowly((segment.from.1, segment.to.1)));
+        }
         if let Some(later_ns) = again_after_ns {
             self.put_off(due_ns.saturating_add(later_ns), packet, Vec::new());
         }
@@ -191,6 +200,20 @@ impl Link {
             self.arrive(packet, deliver);
         }
         self.next_due_ns()
+    }
+
+    /// How much later the end of a connection comes; counted once for each connection.
+    fn close_slowly(&mut self, ports: (u16, u16)) -> u64 {
+        let mut delay_ns = 0u64;
+        for fault in self.faults.values_mut() {
+            let own_ns = fault.shape.as_ref().map_or(0, ShapedLink::close_delay_ns);
+            if own_ns > 0 && fault.slow_closes.insert(ports) {
+                fault.effect.connections_closed_slowly += 1;
+                fault.effect.longest_close_delay_ns = own_ns;
+            }
+            delay_ns = delay_ns.saturating_add(own_ns);
+        }
+        delay_ns
     }
 
     fn put_off(&mut self, due_ns: u64, packet: &[u8], overtaken_for: Vec<u64>) {

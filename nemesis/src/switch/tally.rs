@@ -32,6 +32,10 @@ pub struct PacketEffect {
     pub connections_reset: u64,
     /// Connections that were refused.
     pub connections_refused: u64,
+    /// Connections whose other end was to learn late that they were closed, or reset.
+    pub connections_closed_slowly: u64,
+    /// How much later the latest of those was due, in nanoseconds.
+    pub longest_close_delay_ns: u64,
 }
 
 impl PacketEffect {
@@ -49,6 +53,9 @@ impl PacketEffect {
         self.longest_delay_ns = self.longest_delay_ns.max(other.longest_delay_ns);
         self.connections_reset += other.connections_reset;
         self.connections_refused += other.connections_refused;
+        self.connections_closed_slowly += other.connections_closed_slowly;
+        let longest_ns = self.longest_close_delay_ns;
+        self.longest_close_delay_ns = longest_ns.max(other.longest_close_delay_ns);
     }
 
     pub(super) fn add_held(&mut self, bytes: usize) {
@@ -84,6 +91,11 @@ impl PacketEffect {
             ("longest_delay_us", self.longest_delay_ns / 1_000),
             ("connections_reset", self.connections_reset),
             ("connections_refused", self.connections_refused),
+            ("connections_closed_slowly", self.connections_closed_slowly),
+            (
+                "longest_close_delay_ms",
+                self.longest_close_delay_ns / 1_000_000,
+            ),
         ];
         let entries = entries.into_iter().filter(|(_, count)| *count > 0);
         entries

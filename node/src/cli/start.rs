@@ -84,6 +84,7 @@ fn prepare(start: &StartArguments) -> Result<ServerOptions, Problem> {
         write_behind: start.harness.write_behind,
         trace,
         control,
+        disk_faults: start.harness.disk_fault.clone(),
         client_deadline_ms: start.client_deadline_ms,
         max_connection_count: start.max_connections as usize,
     })

@@ -12,6 +12,7 @@ use crate::ids::NodeId;
 use crate::mutants::Bug;
 use crate::raft::Timers;
 use crate::server::log::LogFormat;
+use crate::storage::injected_faults::NumberedFault;
 
 /// Whether it looks like an address; whether this machine has it shows when it is used.
 fn parse_listen(text: &str) -> Result<String, String> {
@@ -173,6 +174,9 @@ pub(super) struct HarnessArguments {
     /// is closed.
     #[arg(long, value_name = "DESCRIPTOR")]
     pub(super) control_fd: Option<i32>,
+    /// What the disk does wrong from the start on, as the command "disk-fault" of the control socket has it.
+    #[arg(long, value_name = "JSON", requires = "control_fd", value_parser = parse_disk_fault)]
+    pub(super) disk_fault: Vec<NumberedFault>,
     /// Die at once when the process that started this one dies (Linux).
     #[arg(long)]
     pub(super) die_with_parent: bool,
@@ -181,6 +185,10 @@ pub(super) struct HarnessArguments {
 fn milliseconds() -> clap::builder::RangedU64ValueParser {
     // A day is beyond every sensible timer, and keeps sums of nanoseconds far from their limits.
     clap::value_parser!(u64).range(1..=86_400_000)
+}
+
+fn parse_disk_fault(text: &str) -> Result<NumberedFault, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 fn parse_level(text: &str) -> Result<tracing::Level, String> {
@@ -362,6 +370,23 @@ mod tests {
         assert_eq!((start.harness.bug, start.harness.control_fd), (None, None));
         let ways = check(&start).unwrap();
         assert!(ways.peers.is_empty() && ways.routes.is_empty());
+    }
+
+    #[test]
+    fn a_disk_may_fail_from_the_start_on_where_somebody_can_mend_it() {
+        let fault = r#"{"fault_id":7,"what":"read-error","files":"all"}"#;
+        let start = parse(&["--control-fd", "0", "--disk-fault", fault]).unwrap();
+        assert_eq!(start.harness.disk_fault[0].fault_id, 7);
+        for more in [
+            &["--disk-fault", fault][..],
+            &["--control-fd", "0", "--disk-fault", "read-error"],
+        ] {
+            let error = parse(more).unwrap_err();
+            assert!(
+                error.contains("--control-fd") || error.contains("--disk-fault"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ use crate::node_loop::{Arrival, NodeLoop, NodeOptions, Outbox, StartError};
 use crate::raft::Configuration;
 use crate::storage::disk::Disk;
 use crate::storage::faulty_disk::{DiskControl, FaultyDisk, WriteThrough};
+use crate::storage::injected_faults::NumberedFault;
 use crate::storage::{DirectoryDisk, DirectoryDiskError, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
@@ -100,6 +101,8 @@ pub struct ServerOptions {
     pub trace: Option<TraceOptions>,
     /// The control socket, if a harness handed one over.
     pub control: Option<UnixStream>,
+    /// What the disk does wrong from the start on, if there is a control socket by which it can be mended.
+    pub disk_faults: Vec<NumberedFault>,
     /// How long a client waits for the outcome of an operation, in milliseconds.
     pub client_deadline_ms: u64,
     /// How many connections there may be at once; the system may allow fewer.
@@ -310,12 +313,12 @@ impl Process {
             view,
             node_options: options.node,
         };
-        let is_controlled = options.control.is_some();
+        let disk_faults = options.control.is_some().then_some(options.disk_faults);
         let (thread, disk) = start_loop(
             options.configuration,
             &options.data,
             options.write_behind,
-            is_controlled,
+            disk_faults.as_deref(),
             parts,
         )?;
         Ok(Self {
@@ -412,7 +415,7 @@ fn start_loop(
     configuration: Configuration,
     data: &Path,
     write_behind: bool,
-    is_controlled: bool,
+    disk_faults: Option<&[NumberedFault]>,
     parts: Parts,
 ) -> Result<(NodeThread, Option<DiskControl>), ServerError> {
     let disk = DirectoryDisk::open(data)?;
@@ -421,9 +424,9 @@ fn start_loop(
             path: data.into(),
             source,
         })?;
-        start_on(configuration, data, disk, is_controlled, parts)
+        start_on(configuration, data, disk, disk_faults, parts)
     } else {
-        start_on(configuration, data, disk, is_controlled, parts)
+        start_on(configuration, data, disk, disk_faults, parts)
     }
 }
 
@@ -431,13 +434,16 @@ fn start_on<D: Disk + WriteThrough + Send + 'static>(
     configuration: Configuration,
     data: &Path,
     disk: D,
-    is_controlled: bool,
+    disk_faults: Option<&[NumberedFault]>,
     parts: Parts,
 ) -> Result<(NodeThread, Option<DiskControl>), ServerError> {
-    if !is_controlled {
+    let Some(disk_faults) = disk_faults else {
         return Ok((start_thread(configuration, data, disk, parts)?, None));
-    }
+    };
     let (disk, control) = FaultyDisk::new(disk);
+    for installed in disk_faults {
+        control.install(installed.fault_id, installed.fault);
+    }
     let thread = start_thread(configuration, data, disk, parts)?;
     Ok((thread, Some(control)))
 }

@@ -64,6 +64,16 @@ pub struct InjectedFault {
     pub files: FileKind,
 }
 
+/// A fault with the number that whoever injects it gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberedFault {
+    /// The number.
+    pub fault_id: u64,
+    /// The fault.
+    #[serde(flatten)]
+    pub fault: InjectedFault,
+}
+
 /// The faults of one disk, by the number that whoever injects them gave each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InjectedFaults {

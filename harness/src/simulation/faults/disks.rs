@@ -36,17 +36,32 @@ impl SimulatedWorld {
     ) -> (Option<Active>, FaultReport) {
         let mut nodes = Vec::new();
         let mut problems = Vec::new();
+        let mut restarted = Vec::new();
         for name in names {
             match self.position(name) {
                 Ok(node) => {
                     self.nodes[node].disk.install(id, fault);
                     nodes.push((node, self.faults.last_words_of(node).len()));
+                    if !disk.restart {
+                        continue;
+                    }
+                    if self.nodes[node].is_running() {
+                        self.power_off(node);
+                        self.begin_start(node);
+                        restarted.push(name);
+                    } else {
+                        problems.push(format!("{name} does not run"));
+                    }
                 }
                 Err(problem) => problems.push(problem),
             }
         }
         // What it does shows only once the node uses its disk: see healing.
-        let report = report(nodes.len(), problems, Map::new());
+        let mut effect = Map::new();
+        if disk.restart {
+            effect.insert("restarted".into(), json!(restarted));
+        }
+        let report = report(nodes.len(), problems, effect);
         let active = (!nodes.is_empty()).then_some(Active::Disk { nodes, disk });
         (active, report)
     }

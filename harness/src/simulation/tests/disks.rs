@@ -11,6 +11,7 @@ fn disk(what: DiskProblem, files: Files) -> DiskFault {
         what,
         files,
         delay_ms,
+        restart: what == DiskProblem::ReadError,
     }
 }
 
@@ -43,6 +44,30 @@ fn a_node_whose_disk_fails_stops_and_is_started_once_it_works() {
             !matches!(bench.write(&nodes[0], 5), Answer::Refused { code, .. } if code == "NODE_DOWN")
         );
     }
+}
+
+#[test]
+fn a_node_that_starts_again_meets_what_it_cannot_read_and_comes_back_once_it_can() {
+    let mut bench = Bench::new(10);
+    let nodes = vec![bench.leader()];
+    let disk = disk(DiskProblem::ReadError, Files::All);
+    let fault = Action::Disk {
+        nodes: nodes.clone(),
+        disk,
+    };
+    let report = bench.start(1, fault);
+    assert_eq!(report.effect["restarted"], json!(nodes));
+    bench.pass(SECOND);
+    let down = bench.write(&nodes[0], 4);
+    let is_down = matches!(&down, Answer::Refused { code, .. } if code == "NODE_DOWN");
+    assert!(is_down, "{down:?}");
+    let healed = bench.heal(1);
+    assert_eq!(healed.problem, None);
+    assert_eq!(healed.effect["crashed_count"], 1, "{healed:?}");
+    assert!(count(&healed.effect, "hit_count") > 0);
+    let up = bench.write(&nodes[0], 5);
+    let is_down = matches!(&up, Answer::Refused { code, .. } if code == "NODE_DOWN");
+    assert!(!is_down, "{up:?}");
 }
 
 #[test]

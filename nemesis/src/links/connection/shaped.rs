@@ -96,7 +96,8 @@ pub(super) async fn carry(
             _ = changes.changed() => {}
             ready = sender.readable(), if line.has_room() => {
                 if ready.is_err() {
-                    return Some(End::SenderGone);
+                    line.push(crossing.end_due(), Item::Gone);
+                    continue;
                 }
                 read(sender, crossing, &mut line);
             }
@@ -109,15 +110,15 @@ fn read(sender: &TcpStream, crossing: &Crossing<'_>, line: &mut Line) {
     let mut chunk = Chunk::of_bytes(crossing.most_bytes_at_once(CHUNK_BYTES));
     let size_bytes = chunk.bytes.len();
     match chunk.fill(sender, size_bytes) {
-        // Comes after everything before it, as late as that does.
-        Ok(0) => line.push(Instant::now(), Item::Finish),
+        // Comes after everything before it, at least as late as that does.
+        Ok(0) => line.push(crossing.end_due(), Item::Finish),
         Ok(_) => {
             chunk.bytes.truncate(chunk.end);
             chunk.bytes.shrink_to_fit();
             line.take(crossing, chunk);
         }
         Err(error) if is_transient(&error) => {}
-        Err(_) => line.push(Instant::now(), Item::Gone),
+        Err(_) => line.push(crossing.end_due(), Item::Gone),
     }
 }
 

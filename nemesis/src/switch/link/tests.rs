@@ -225,6 +225,31 @@ fn little_bandwidth_lets_packets_queue_and_healing_lets_them_go() {
 }
 
 #[test]
+fn the_end_of_a_connection_comes_late_and_others_overtake_it() {
+    let mut link = shaped(Shaping {
+        close_delay_ms: 90,
+        ..Shaping::default()
+    });
+    let mut out = Out::default();
+    let mut end = segment(7);
+    end[33] |= 0x01;
+    // It is sent again as long as nobody acknowledges it.
+    for at_ms in [0, 40] {
+        let due_ns = link.offer(at_ms * MS, &end, &mut out.take());
+        assert_eq!(due_ns, Some(90 * MS));
+    }
+    link.offer(50 * MS, &segment(8), &mut out.take());
+    assert_eq!(out.payloads(), [8]);
+    link.deliver_due(90 * MS, &mut out.take());
+    assert_eq!(out.payloads(), [8, 7]);
+    let effect = link.heal(3, &mut out.take()).unwrap();
+    assert_eq!(effect.connections_closed_slowly, 1);
+    let effect = effect.to_effect();
+    assert_eq!(effect["longest_close_delay_ms"], 90);
+    assert!(!effect.contains_key("packets_delayed"));
+}
+
+#[test]
 fn what_finds_no_room_is_gone_and_counted() {
     let (mut link, mut out) = (Link::default(), Out::default());
     link.cut(1, Style::Hold);

@@ -70,7 +70,7 @@ pub(crate) fn state(state: NodeState) -> Swatch {
 }
 
 /// The kinds of fault that have a colour of their own, in the order of their lanes.
-pub(crate) const FAULT_KINDS: [&str; 14] = [
+pub(crate) const FAULT_KINDS: [&str; 15] = [
     "partition",
     "link",
     "kill",
@@ -82,6 +82,7 @@ pub(crate) const FAULT_KINDS: [&str; 14] = [
     "disk",
     "clock-skew",
     "clock-strobe",
+    "clock-reset",
     "membership",
     "snapshot",
     "burst",
@@ -96,7 +97,7 @@ pub(crate) fn fault_key(kind: &str) -> &'static str {
 /// Colour of a kind of fault; kinds that we do not know share one.
 ///
 /// Families share a hue (network amber, death red, delay violet, storage brown, clocks teal,
-/// the protocol's own changes blue) and differ in lightness, which every eye tells apart. Fourteen
+/// the protocol's own changes blue) and differ in lightness, which every eye tells apart. Fifteen
 /// hues would not be told apart by anybody, so every place that uses them also writes the kind.
 pub(crate) fn fault(kind: &str) -> Swatch {
     match kind {
@@ -111,6 +112,7 @@ pub(crate) fn fault(kind: &str) -> Swatch {
         "disk" => swatch(0xA9764A, 0xB07C4F),
         "clock-skew" => swatch(0x2A9C8E, 0x40C2B1),
         "clock-strobe" => swatch(0x146459, 0x9BE3D8),
+        "clock-reset" => swatch(0x5FB8AC, 0x1F7A6E),
         "membership" => swatch(0x3D78C8, 0x7FB2F5),
         "snapshot" => swatch(0x1F4788, 0xBBD6FA),
         "burst" => swatch(0x6E7A2E, 0xB9C66F),
