@@ -32,6 +32,8 @@ pub enum Family {
     PartitionOneWay,
     /// Nodes that reach their neighbours only.
     PartitionChain,
+    /// Five nodes among which leadership would go round for ever (KIP-996).
+    PartitionKip996,
     /// Links with delay, little bandwidth, or none after some bytes.
     LinkSlow,
     /// Links that bring the ends of connections late, and nodes that are killed meanwhile.
@@ -151,7 +153,7 @@ struct Facts {
     needs: &'static [Need],
 }
 
-const FACTS: [Facts; 36] = [
+const FACTS: [Facts; 37] = [
     Facts {
         family: Family::PartitionRandom,
         name: "partition-random",
@@ -238,6 +240,14 @@ const FACTS: [Facts; 36] = [
         id: Id::New(10),
         part_of: Some(Family::PartitionRandom),
         needed_count: 3,
+        needs: &[Need::CutHold],
+    },
+    Facts {
+        family: Family::PartitionKip996,
+        name: "partition-kip-996",
+        id: Id::New(33),
+        part_of: Some(Family::PartitionRandom),
+        needed_count: 5,
         needs: &[Need::CutHold],
     },
     Facts {
@@ -449,7 +459,7 @@ const FACTS: [Facts; 36] = [
 
 impl Family {
     /// Every family, in the order in which people are shown them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::PartitionRandom,
         Self::PartitionHalves,
         Self::PartitionRandomHalves,
@@ -461,6 +471,7 @@ impl Family {
         Self::PartitionBridge,
         Self::PartitionOneWay,
         Self::PartitionChain,
+        Self::PartitionKip996,
         Self::LinkSlow,
         Self::LinkSlowClose,
         Self::LinkFlaky,

@@ -2,6 +2,8 @@
 //! Never runs anything, and never plans what the world cannot do.
 
 use nemesis::capability::{Capabilities, Need};
+use nemesis::family::Family;
+use nemesis::fault::Fault;
 use nemesis::plan::{INTENSITY_MAX_PERCENT, PlanOptions, plan};
 use nemesis::tuning::{Tuned, parse_tuned};
 use results::manifest::{RunOptions, Voters};
@@ -277,6 +279,7 @@ fn schedule(
                 )
             });
             let mut planned = planned.map_err(|error| Failure::arguments(error.to_string()))?;
+            refuse_unfit(&planned, faults.capabilities, options)?;
             for fault in &mut planned.faults {
                 fault.trigger.at_ms += START_UP_MS;
             }
@@ -300,6 +303,33 @@ fn schedule(
         )));
     }
     Ok(schedule)
+}
+
+/// Refuses planned faults that this cluster or the world cannot do, by the names they were asked for with.
+fn refuse_unfit(
+    planned: &Schedule,
+    capabilities: &Capabilities,
+    options: &RunOptions,
+) -> Result<(), Failure> {
+    let nodes = options.all_nodes();
+    for fault in &planned.faults {
+        let parsed = Fault::from_description(&fault.fault);
+        let wrong = match &parsed {
+            Ok(parsed) => match parsed.validate(&nodes) {
+                Ok(()) => capabilities
+                    .missing(parsed.needs())
+                    .map(|missing| missing.to_string()),
+                Err(error) => Some(error.to_string()),
+            },
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(wrong) = wrong {
+            let family = Family::of_id(fault.id);
+            let name = family.map_or(fault.fault.kind.clone(), |family| family.name().to_owned());
+            return Err(Failure::arguments(format!("nemesis {name}: {wrong}")));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a schedule with faults that the world cannot do: what was asked for and does not happen would

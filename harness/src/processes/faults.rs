@@ -244,6 +244,7 @@ impl ActiveFaults {
     /// them alone from now on.
     async fn reset_clocks(&self, cluster: &Cluster, id: u64, nodes: Vec<String>) -> FaultReport {
         let mut problems = Vec::new();
+        let mut right = Vec::new();
         let mut effect = Map::new();
         let mut reset_count = 0;
         for node in nodes {
@@ -254,7 +255,7 @@ impl ActiveFaults {
             };
             let is_true = (before.offset_ms, before.rate) == (0, 1.0);
             if is_true && !self.is_strobed(&node).await {
-                problems.push(format!("the clock of {node} is right"));
+                right.push(node);
                 continue;
             }
             let mut setters = self.clock_setters.lock().await;
@@ -267,6 +268,9 @@ impl ActiveFaults {
                 }
                 Err(problem) => problems.push(problem),
             }
+        }
+        if reset_count == 0 && !right.is_empty() {
+            problems.push(format!("no clock was wrong of {}", right.join(", ")));
         }
         effect.insert("reset_count".into(), json!(reset_count));
         report(reset_count, problems, effect)

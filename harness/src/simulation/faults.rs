@@ -407,6 +407,7 @@ impl SimulatedWorld {
     /// them alone from now on.
     fn reset_clocks(&mut self, id: u64, names: &[String]) -> FaultReport {
         let mut problems = Vec::new();
+        let mut right = Vec::new();
         let mut effect = Map::new();
         let mut reset_count = 0;
         for name in names {
@@ -424,7 +425,7 @@ impl SimulatedWorld {
             let setter = self.faults.clock_setters.get(&node);
             let is_strobed = setter.is_some_and(|setter| self.strobes.contains_key(setter));
             if self.nodes[node].clock.is_true() && !is_strobed {
-                problems.push(format!("the clock of {name} is right"));
+                right.push(name.as_str());
                 continue;
             }
             let before_ms = self.skew_ms(node);
@@ -433,6 +434,9 @@ impl SimulatedWorld {
             reset_count += 1;
             effect.insert(format!("{name}_skew_before_ms"), json!(before_ms));
             effect.insert(format!("{name}_skew_after_ms"), json!(self.skew_ms(node)));
+        }
+        if reset_count == 0 && !right.is_empty() {
+            problems.push(format!("no clock was wrong of {}", right.join(", ")));
         }
         effect.insert("reset_count".into(), json!(reset_count));
         report(reset_count, problems, effect)

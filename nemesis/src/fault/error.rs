@@ -22,7 +22,7 @@ pub enum FaultError {
     #[error(
         "a {kind} fault has no parameter \"{parameter}\"{}; it has: {}",
         suggestion(*.nearest),
-        .known.join(", ")
+        if .known.is_empty() { "none".to_owned() } else { .known.join(", ") }
     )]
     UnknownParameter {
         /// Kind of the fault, with its shape if that decides the parameters.

@@ -50,7 +50,8 @@ pub(super) fn draw_fault(family: Family, draws: Draws<'_>) -> Fault {
         | Family::PartitionMajoritiesRing
         | Family::PartitionBridge
         | Family::PartitionOneWay
-        | Family::PartitionChain => Fault::Partition {
+        | Family::PartitionChain
+        | Family::PartitionKip996 => Fault::Partition {
             shape: draws.shape(family),
             style: draws.style(),
         },
@@ -130,9 +131,9 @@ pub(super) fn draw_second(family: Family, draws: Draws<'_>) -> Option<Second> {
         return None;
     }
     let fault = match family {
-        // Whose connections shall end, if nobody does?
+        // Whose connections shall end, if nobody does? The others wait for answers of the leader.
         Family::LinkSlowClose => Fault::Kill {
-            targets: draws.victims(),
+            targets: Targets::Leader,
         },
         // Who is wrong is drawn only when the first begins.
         _ => Fault::ClockReset {
@@ -222,6 +223,7 @@ impl Draws<'_> {
             Family::PartitionBridge => Shape::Bridge,
             Family::PartitionOneWay => one_way(self.target()),
             Family::PartitionChain => Shape::Chain,
+            Family::PartitionKip996 => Shape::Kip996,
             _ => {
                 let mut hand = vec![
                     Shape::RandomHalves,

@@ -44,6 +44,9 @@ proptest! {
         intensity_percent in 1..=INTENSITY_MAX_PERCENT,
         healthy_percent in 0..=50u64,
     ) {
+        let fits = |family: &Family| family.needed_count() <= node_count;
+        let families: Vec<Family> = families.into_iter().filter(fits).collect();
+        prop_assume!(!families.is_empty());
         let mut options = options(seed, &families, time_ms, interval_ms);
         options.intensity_percent = intensity_percent;
         options.healthy_ms = interval_ms * 10 * healthy_percent / 100;
