@@ -95,6 +95,8 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
 
 /// Name of the checker of disks. A recording without them, for example one made by hand, is judged without.
 const DISKS: &str = "disks";
+/// Name under which evidence that is not what was recorded is told.
+const EVIDENCE: &str = "evidence";
 /// Name of the checker of steps.
 const CONFORMANCE: &str = "conformance";
 
@@ -155,6 +157,9 @@ fn combine(
         } = recording;
         coverage::check(told.standings, &manifest.options, schedule, history)
     });
+    if let Some(result) = unsealed(&recording.differences) {
+        checkers.insert(EVIDENCE.to_owned(), result);
+    }
     if let Some(reason) = safety::halted(&recording.history)
         && checkers
             .values()
@@ -165,15 +170,20 @@ fn combine(
         let result = conclusion(Validity::Invalid, source, reason);
         checkers.insert("safety".to_owned(), result);
     }
+    let (valid, summary) = match checkers.get(EVIDENCE) {
+        Some(evidence) => (Validity::Unknown, discounted(evidence, &checkers)),
+        None => (worst_of(&checkers), summarize(&checkers)),
+    };
     Verdict {
-        valid: Validity::worst(checkers.values().map(|result| result.valid)),
-        summary: summarize(&checkers),
+        valid,
+        summary,
         checkers,
     }
 }
 
 /// Checkers in the order in which they get to explain the verdict: what users lose comes first.
-const EXPLANATION_ORDER: [&str; 14] = [
+const EXPLANATION_ORDER: [&str; 15] = [
+    EVIDENCE,
     "safety",
     "linearizable",
     "transactions",
@@ -190,8 +200,21 @@ const EXPLANATION_ORDER: [&str; 14] = [
     coverage::NAME,
 ];
 
+fn worst_of(checkers: &BTreeMap<String, CheckerResult>) -> Validity {
+    Validity::worst(checkers.values().map(|result| result.valid))
+}
+
+/// What can be said of evidence that was changed: a violation in it proves as little as that there is none.
+fn discounted(evidence: &CheckerResult, checkers: &BTreeMap<String, CheckerResult>) -> String {
+    let told = format!("unknown: {EVIDENCE}: {}", evidence.summary);
+    match worst_of(checkers) {
+        Validity::Invalid => format!("{told}; as it is now, it would be {}", summarize(checkers)),
+        _ => told,
+    }
+}
+
 fn summarize(checkers: &BTreeMap<String, CheckerResult>) -> String {
-    let worst = Validity::worst(checkers.values().map(|result| result.valid));
+    let worst = worst_of(checkers);
     let decisive: Vec<(&str, &CheckerResult)> = EXPLANATION_ORDER
         .iter()
         .filter_map(|name| checkers.get(*name).map(|result| (*name, result)))
@@ -219,6 +242,22 @@ fn summarize(checkers: &BTreeMap<String, CheckerResult>) -> String {
             summary
         }
     }
+}
+
+/// Evidence that was lost or changed since the run proves nothing, whatever the rest of it says.
+fn unsealed(differences: &[String]) -> Option<CheckerResult> {
+    let first = differences.first()?;
+    let others = match differences.len() - 1 {
+        0 => String::new(),
+        count => format!(", and {}", counted(count as u64, "more difference")),
+    };
+    let summary =
+        format!("the recording is not what it was when the run was over: {first}{others}");
+    let source = "a verdict is worth as much as its evidence";
+    let mut result = conclusion(Validity::Unknown, source, summary);
+    let told = &differences[..differences.len().min(EVIDENCE_LIST_MAX_COUNT)];
+    result.evidence = serde_json::json!({ "differences": told });
+    Some(result)
 }
 
 fn isolated(name: &str, checker: &dyn Fn() -> CheckerResult) -> CheckerResult {
@@ -272,6 +311,27 @@ mod tests {
         let result = isolated("stats", &|| panic!("no such {}", "thing"));
         assert_eq!(result.valid, Validity::Unknown);
         assert!(result.summary.contains("stats") && result.summary.contains("no such thing"));
+    }
+
+    #[test]
+    fn changed_evidence_proves_neither_the_one_nor_the_other() {
+        assert!(unsealed(&[]).is_none());
+        let differences = ["a is gone", "b was changed"].map(str::to_owned);
+        let evidence = unsealed(&differences).unwrap();
+        let mut checkers = BTreeMap::from([(EVIDENCE.to_owned(), evidence.clone())]);
+        let told = discounted(&evidence, &checkers);
+        let expected = "over: a is gone, and 1 more difference";
+        assert!(
+            told.starts_with("unknown: evidence") && told.ends_with(expected),
+            "{told}"
+        );
+        let invalid = conclusion(Validity::Invalid, "", "n1 refused");
+        checkers.insert("node-logs".to_owned(), invalid);
+        let told = discounted(&evidence, &checkers);
+        assert!(
+            told.ends_with("it would be invalid: node-logs: n1 refused"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -105,7 +105,7 @@ enum ProcessState {
 ///
 /// # Errors
 ///
-/// If indices go back, a process has two operations at once, a completion has no invocation or one
+/// If indices go back or are left out, a process has two operations at once, a completion has no invocation or one
 /// of another function or key, or a process acts again after an unknown outcome.
 pub fn pair(history: &[Operation]) -> Result<Vec<ClientOperation<'_>>, Malformed> {
     let mut operations: Vec<ClientOperation<'_>> = Vec::new();
@@ -117,6 +117,13 @@ pub fn pair(history: &[Operation]) -> Result<Vec<ClientOperation<'_>>, Malformed
                 line,
                 format!("index {} does not increase", operation.index),
             ));
+        }
+        if let Some(last) = last_index.filter(|last| operation.index > last + 1) {
+            let reason = format!(
+                "index {} follows index {last}: lines between them are missing",
+                operation.index
+            );
+            return Err(Malformed::at(line, reason));
         }
         last_index = Some(operation.index);
         let Process::Client(process) = operation.process else {
@@ -278,5 +285,11 @@ mod tests {
         twice[1].index = 0;
         let message = pair(&twice).unwrap_err().to_string();
         assert!(message.contains("index 0 does not increase"), "{message}");
+        twice[1].index = 2;
+        let message = pair(&twice).unwrap_err().to_string();
+        assert!(
+            message.contains("line 2: index 2 follows index 0"),
+            "{message}"
+        );
     }
 }

@@ -83,6 +83,41 @@ fn every_format_says_the_same() {
 }
 
 #[test]
+fn pairs_that_look_like_keys_and_values_are_told_of() {
+    let pairs = r#"
+{"process":0,"type":"invoke","f":"write","value":["a",1]}
+{"process":0,"type":"ok","f":"write","value":["a",1]}
+{"process":1,"type":"invoke","f":"read","value":["b",null]}
+{"process":1,"type":"ok","f":"read","value":["b",null]}
+"#;
+    let hints = |history: &History| {
+        let notes = history.notes.iter();
+        notes.filter(|note| note.contains("--keyed")).count()
+    };
+    assert_eq!(hints(&parsed(pairs, false)), 1);
+    let keyed = parsed(pairs, true);
+    assert_eq!(hints(&keyed), 0);
+    let expected = [
+        "0 Invoke write \"a\" 1",
+        "0 Ok write \"a\" 1",
+        "1 Invoke read \"b\" nil",
+        "1 Ok read \"b\" nil",
+    ];
+    assert_eq!(shown(&keyed), expected);
+    let report = judge(keyed, &Options::new(Model::Register)).unwrap();
+    assert_eq!(report.valid, Validity::Valid, "{report:?}");
+    // A compare-and-set alone has pairs, too.
+    let cas = "{:process 0, :type :invoke, :f :cas, :value [1 2]}";
+    assert_eq!(hints(&parsed(cas, false)), 0);
+    let odd = "{:process 0, :type :invoke, :f :add, :value [1 nil]}";
+    assert!(
+        refused(odd, false).contains("--keyed"),
+        "{}",
+        refused(odd, false)
+    );
+}
+
+#[test]
 fn keyed_values_are_taken_apart_only_when_told() {
     let edn = "{:process 1, :type :invoke, :f :cas, :value [5 [1 2]]}\
         {:process 1, :type :ok, :f :cas, :value [5 [1 2]]}\

@@ -354,6 +354,7 @@ fn recording(history: Vec<Operation>) -> Recording {
         trace: trace.collect(),
         disks: Default::default(),
         logs: Default::default(),
+        differences: Vec::new(),
     }
 }
 

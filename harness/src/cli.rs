@@ -536,7 +536,7 @@ pub struct CheckArgs {
     /// How the history is written down; told from its beginning by default
     #[arg(long, value_parser = ["jsonl", "edn", "log"])]
     pub format: Option<String>,
-    /// Every value is a pair of key and value, as in Jepsen's independent tests (edn and log)
+    /// Every value is a pair of key and value, as in Jepsen's independent tests
     #[arg(long)]
     pub keyed: bool,
     /// What a failed compare-and-set means: it did not happen (ignored), or the value was not the

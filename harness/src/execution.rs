@@ -156,6 +156,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         replay_of: plan.replay_of.clone(),
         phases: Phases::default(),
         simulation: None,
+        seal: None,
     };
     let folder = store.create_run(&name)?;
     if plan.replay_of.is_none() {
@@ -190,6 +191,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     }
     outcome.context("the run broke off because its evidence could not be written")?;
     read_disks(&folder, progress);
+    folder.seal()?;
     let verdict = judge(&folder, &[], progress)?;
     if !plan.keep && verdict.valid == Validity::Valid {
         drop_data(&folder, progress);

@@ -22,6 +22,8 @@ fn bounds(beginning: Beginning, timeouts: u8, writes: u8, crashes: u8) -> Bounds
         budget: Budget {
             timeouts,
             writes,
+            reads: 0,
+            removals: 0,
             crashes,
             losses: 0,
             duplicates: 0,
@@ -69,9 +71,11 @@ fn every_bound_lets_more_happen() {
         explored.states
     };
     let least = count(&|_| {});
-    let more: [&dyn Fn(&mut Bounds); 5] = [
+    let more: [&dyn Fn(&mut Bounds); 7] = [
         &|bounds| bounds.budget.timeouts = 2,
         &|bounds| bounds.budget.writes = 1,
+        &|bounds| bounds.budget.reads = 1,
+        &|bounds| bounds.budget.removals = 1,
         &|bounds| bounds.budget.crashes = 1,
         &|bounds| bounds.budget.losses = 1,
         &|bounds| bounds.budget.duplicates = 1,
@@ -185,6 +189,34 @@ fn a_leader_without_what_is_committed() {
     let bounds = bounds(Beginning::Elected, 2, 0, 0);
     finds("vote-no-log-check", bounds.clone(), 7, "I2");
     finds("truncate-below-hwm", bounds, 7, "I2");
+}
+
+#[test]
+fn reads_that_miss_what_was_committed() {
+    let mut bounds = bounds(Beginning::Elected, 1, 0, 0);
+    bounds.budget.reads = 1;
+    finds("stale-read", bounds.clone(), 6, "M6");
+    finds("read-before-epoch-commit", bounds.clone(), 10, "M6");
+    let unmodified = to_depth(&bounds, 10, 2);
+    assert_eq!(unmodified.ended, Ended::AtDepth);
+    assert!(unmodified.checked.reads > 100 && unmodified.checked.commits > 0);
+}
+
+#[test]
+fn voters_that_change_too_early_or_too_late() {
+    let mut bounds = bounds(Beginning::Elected, 0, 0, 0);
+    bounds.budget.removals = 1;
+    finds("voters-on-commit", bounds.clone(), 1, "K1");
+    finds("hwm-counts-nonvoter-leader", bounds.clone(), 5, "I6");
+    let unmodified = to_depth(&bounds, 11, 2);
+    assert_eq!(unmodified.ended, Ended::AtDepth);
+    let checked = &unmodified.checked;
+    assert!(checked.voter_changes > 100 && checked.commits > 0);
+    bounds.budget.removals = 2;
+    finds("two-pending-changes", bounds.clone(), 2, "K1");
+    bounds.budget.removals = 1;
+    bounds.budget.timeouts = 1;
+    finds("add-voter-no-hwm-check", bounds, 8, "K1");
 }
 
 #[test]

@@ -94,6 +94,9 @@ pub struct StoredSnapshot {
     /// Hash of the state, as the snapshot says, 16 hexadecimal digits; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The same, worked out from its records; absent where nobody worked it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed_digest: Option<String>,
     /// CRC-32C of all records of the state.
     pub content_crc: u32,
     /// Checksum of the state itself, comparable with that of a [`FoldedState`]; absent where nobody worked it out.
@@ -139,6 +142,7 @@ mod tests {
                 end_offset: 4,
                 last_epoch: 2,
                 digest: Some("00ff".into()),
+                computed_digest: None,
                 content_crc: 9,
                 state_crc: Some(5),
             }],

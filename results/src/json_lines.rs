@@ -15,7 +15,11 @@ use crate::{Error, Result, packed};
 /// A last line without its newline is what a killed writer leaves behind; it is left out if it does
 /// not parse. Any other line that does not parse is an error.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let text = packed::read(path)?;
+    parse(path, &packed::read(path)?)
+}
+
+/// Takes apart what was read of `path`, as [`read`] does.
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<Vec<T>> {
     let mut items = Vec::new();
     for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         if line.iter().all(u8::is_ascii_whitespace) {

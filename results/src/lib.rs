@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod overview;
 pub mod packed;
 pub mod schedule;
+pub mod seal;
 pub mod shared_text;
 pub mod store;
 pub mod trace;

@@ -14,6 +14,7 @@ use crate::disk_image::DiskImage;
 use crate::history::Operation;
 use crate::manifest::Manifest;
 use crate::schedule::Schedule;
+use crate::seal::{Seal, Sealed, differences};
 use crate::trace::TraceEvent;
 use crate::verdict::Verdict;
 use crate::{Error, FORMAT_VERSION, PACKED_FORMAT_VERSION, Result, json_lines, packed};
@@ -51,6 +52,8 @@ pub struct Recording {
     pub disks: BTreeMap<String, DiskImage>,
     /// By node: what a process wrote into its log, up to 16 MiB of it. Nodes of a simulation have none.
     pub logs: BTreeMap<String, String>,
+    /// How the files differ from what they were when the run was over, for people.
+    pub differences: Vec<String>,
 }
 
 impl Store {
@@ -416,31 +419,89 @@ impl RunFolder {
         paths.iter().try_for_each(|path| packed::pack(path))
     }
 
+    /// Notes in the manifest what the files of the recording hold. Nothing may write to them any more.
+    ///
+    /// # Errors
+    /// When one of them cannot be read, or the manifest not be written.
+    pub fn seal(&self) -> Result<()> {
+        let mut manifest = self.manifest()?;
+        let mut found = Seal::new();
+        self.note_manifest(&mut found)?;
+        let mut paths = vec![self.history_path(), self.schedule_path()];
+        for node in self.nodes()? {
+            paths.extend([self.trace_path(&node), self.disk_path(&node)]);
+            let log = self.log_path(&node);
+            if !manifest.is_simulated() && log.exists() {
+                self.note(&mut found, &log, &read_beginning(&log)?);
+            }
+        }
+        for path in paths {
+            if packed::present(&path).exists() {
+                self.note(&mut found, &path, &packed::read(&path)?);
+            }
+        }
+        manifest.seal = Some(found);
+        self.write_manifest(&manifest)
+    }
+
+    /// Of the manifest counts what it says, but for the seal itself and the version, which packing changes.
+    fn note_manifest(&self, found: &mut Seal) -> Result<()> {
+        let path = self.manifest_path();
+        let mut manifest: BTreeMap<String, serde_json::Value> = read_document(&path)?;
+        manifest.remove("seal");
+        manifest.remove("format_version");
+        let text = serde_json::to_vec(&manifest);
+        let text = text.map_err(|error| Error::io("read", &path, error.into()))?;
+        self.note(found, &path, &text);
+        Ok(())
+    }
+
+    fn note(&self, found: &mut Seal, path: &Path, content: &[u8]) {
+        let name = path.strip_prefix(&self.path).unwrap_or(path);
+        let name = name.to_string_lossy().into_owned();
+        found.insert(name, Sealed::of(content));
+    }
+
     /// Reads everything that checkers look at. A node without a trace contributes no events.
     pub fn recording(&self) -> Result<Recording> {
         let mut trace: Vec<TraceEvent> = Vec::new();
         let mut disks = BTreeMap::new();
         let mut logs = BTreeMap::new();
+        let mut found = Seal::new();
+        self.note_manifest(&mut found)?;
         let manifest = self.manifest()?;
+        let mut read = |path: &Path| -> Result<Vec<u8>> {
+            let content = packed::read(path)?;
+            self.note(&mut found, path, &content);
+            Ok(content)
+        };
         for node in self.nodes()? {
             let path = self.trace_path(&node);
             if packed::present(&path).exists() {
-                trace.extend(json_lines::read::<TraceEvent>(&path)?);
-            }
-            let path = self.log_path(&node);
-            if !manifest.is_simulated() && path.exists() {
-                logs.insert(node.clone(), read_beginning(&path)?);
+                trace.extend(json_lines::parse::<TraceEvent>(&path, &read(&path)?)?);
             }
             let path = self.disk_path(&node);
             if path.exists() {
-                disks.insert(node, read_document(&path)?);
+                disks.insert(node.clone(), parse_document(&path, &read(&path)?)?);
+            }
+        }
+        let path = self.history_path();
+        let history = json_lines::parse(&path, &read(&path)?)?;
+        read(&self.schedule_path())?;
+        for node in self.nodes()? {
+            let path = self.log_path(&node);
+            if !manifest.is_simulated() && path.exists() {
+                let beginning = read_beginning(&path)?;
+                self.note(&mut found, &path, &beginning);
+                logs.insert(node, String::from_utf8_lossy(&beginning).into_owned());
             }
         }
         // Stable: events of one node keep their own order when times are equal.
         trace.sort_by_key(|event| event.time);
         Ok(Recording {
+            differences: differences(manifest.seal.as_ref(), &found),
             manifest,
-            history: json_lines::read(&self.history_path())?,
+            history,
             schedule: self.schedule()?,
             trace,
             disks,
@@ -449,14 +510,14 @@ impl RunFolder {
     }
 }
 
-/// The beginning of a log, which is text, whatever is in it.
-fn read_beginning(path: &Path) -> Result<String> {
+/// The beginning of a log.
+fn read_beginning(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| Error::io("read", path, source);
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut beginning = Vec::new();
     let mut limited = file.take(LOG_BYTES_MAX);
     limited.read_to_end(&mut beginning).map_err(failed)?;
-    Ok(String::from_utf8_lossy(&beginning).into_owned())
+    Ok(beginning)
 }
 
 /// Reads a schedule from any file, numbers faults that have no number, and orders them by time.
@@ -488,7 +549,11 @@ pub fn read_schedule(path: &Path) -> Result<Schedule> {
 /// Reads one JSON document; the error names the line.
 pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
-    serde_json::from_slice(&text)
+    parse_document(path, &text)
+}
+
+fn parse_document<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text)
         .map_err(|error| Error::malformed(path, error.line().max(1), &error))
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Comparison {
     same_content: Property,
     directory: Property,
     same_as_log: Property,
+    hash: Property,
     /// Snapshots that no log on any disk leads up to.
     pub(super) unfolded_count: u64,
     /// By end offset and epoch: whose disk held such a snapshot first, and the checksum of its records.
@@ -57,6 +58,11 @@ impl Default for Comparison {
                 "a snapshot holds what the commands of the log before its end add up to",
                 "KIP-630",
             ),
+            hash: Property::new(
+                "D9",
+                "the hash that is told of a snapshot is that of the state in it",
+                "KIP-630; equal states have equal hashes on all nodes",
+            ),
             unfolded_count: 0,
             contents: BTreeMap::new(),
         }
@@ -87,6 +93,7 @@ impl Comparison {
         self.snapshot(side);
         self.log_start(side);
         self.same_content(side);
+        self.hash(side);
     }
 
     /// Compares every snapshot with what logs, on whatever disk, add up to at its end. A log with another epoch
@@ -137,6 +144,7 @@ impl Comparison {
             self.same_content,
             self.directory,
             self.same_as_log,
+            self.hash,
         ];
         let finished = properties.into_iter().map(|it| (it.id, it.finish(lost)));
         finished
@@ -281,6 +289,33 @@ impl Comparison {
             self.snapshot.violated(claims.time, || {
                 side.told(what, said, json!(image.snapshots))
             });
+        }
+    }
+
+    /// What a snapshot says of itself, and what its node said of it, against what its records hash to.
+    fn hash(&mut self, side: Side<'_>) {
+        let Side { claims, image, .. } = side;
+        for snapshot in &image.snapshots {
+            let Some(computed) = &snapshot.computed_digest else {
+                continue;
+            };
+            let reported = claims.snapshots.get(&snapshot.end_offset);
+            let reported = reported.filter(|(epoch, _)| *epoch == snapshot.last_epoch);
+            let reported = reported.and_then(|(_, digest)| digest.as_ref());
+            for (who, said) in [("says", snapshot.digest.as_ref()), ("was said", reported)] {
+                let Some(said) = said else { continue };
+                self.hash.checked += 1;
+                if said != computed {
+                    let what = format!(
+                        "the snapshot that ends at {} {who} to hold a state with the hash {said}, and its state has \
+                         {computed}",
+                        snapshot.end_offset
+                    );
+                    return self.hash.violated(claims.time, || {
+                        side.told(what, json!({ "digest": said }), json!(snapshot))
+                    });
+                }
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::batches::{Announced, batch, frame};
 use super::fold::{Fold, State};
+use super::state_hash;
 
 const QUORUM_STATE: &str = "quorum-state";
 const LOG_START: &str = "log-start";
@@ -50,6 +51,10 @@ pub fn read(files: &BTreeMap<String, Vec<u8>>, wanted: &BTreeSet<i64>) -> DiskIm
                 last_epoch,
                 state_crc: match wanted.contains(&end_offset) {
                     true => read.state().map(|state| state.crc()),
+                    false => None,
+                },
+                computed_digest: match wanted.contains(&end_offset) {
+                    true => state_hash::of_snapshot(read.records.iter().copied()),
                     false => None,
                 },
                 content_crc: read.content_crc,

@@ -36,6 +36,25 @@ pub(super) struct State {
     sessions: BTreeMap<String, Session>,
 }
 
+/// The entries of a snapshot, put together from its records.
+pub(super) fn entries<'a>(
+    mut records: impl Iterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = Result<Vec<u8>, &'static str>> {
+    std::iter::from_fn(move || {
+        let mut entry = Vec::new();
+        loop {
+            let record = records.next()?;
+            let Some((mark, piece)) = record.split_first() else {
+                return Some(Err("an empty record"));
+            };
+            entry.extend_from_slice(piece);
+            if *mark != GOES_ON {
+                return Some(Ok(entry));
+            }
+        }
+    })
+}
+
 /// Something that was changed, as it was before.
 enum Before {
     Register(String, Option<Value>),
@@ -71,16 +90,9 @@ impl State {
         records: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Self, &'static str> {
         let mut state = Self::default();
-        let mut entry = Vec::new();
-        for record in records {
-            let (mark, piece) = record.split_first().ok_or("an empty record")?;
-            entry.extend_from_slice(piece);
-            if *mark == GOES_ON {
-                continue;
-            }
-            let read: Value = serde_json::from_slice(&entry).map_err(|_| "no entry of a state")?;
+        for entry in entries(records) {
+            let read: Value = serde_json::from_slice(&entry?).map_err(|_| "no entry of a state")?;
             state.put(&read)?;
-            entry.clear();
         }
         Ok(state)
     }

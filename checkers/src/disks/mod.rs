@@ -6,6 +6,7 @@ mod claims;
 mod compare;
 mod files;
 mod fold;
+mod state_hash;
 
 use std::collections::BTreeMap;
 

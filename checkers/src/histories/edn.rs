@@ -2,11 +2,9 @@
 //! literals, comments and discarded forms, as Jepsen, Knossos and Porcupine's test data have them.
 //! Never evaluates a tag: what it is put on counts as it is.
 
-use results::history::OperationType;
-
 use super::cursor::{Cursor, DEPTH_MAX, Damage};
 use super::json_lines::integer;
-use super::record::{Argument, History, Record, operation_type};
+use super::record::{Argument, Fields, History, operation_type};
 use super::values::Value;
 
 /// Reads everything. In a keyed history every value is a vector of key and value.
@@ -30,17 +28,6 @@ struct Reader<'a> {
     /// Memory that is used again for every text with escapes.
     text: Vec<u8>,
     is_keyed: bool,
-}
-
-/// What a map says, as far as it has been read.
-#[derive(Default)]
-struct Fields {
-    process: Option<Option<i64>>,
-    operation_type: Option<OperationType>,
-    function: Option<u16>,
-    key: Option<Value>,
-    argument: Option<Argument>,
-    time_ns: Option<i64>,
 }
 
 fn is_space(byte: u8) -> bool {
@@ -155,22 +142,11 @@ impl<'a> Reader<'a> {
                 None => return Err(self.cursor.unexpected("the end of an operation")),
             }
         }
-        let missing = |field: &str| {
-            let reason = format!("the operation that ends here has no {field}");
+        let record = fields.record(line).map_err(|missing| {
+            let reason = format!("the operation that ends here has no :{missing}");
             self.cursor.damage(reason)
-        };
-        let Some(process) = fields.process.ok_or_else(|| missing(":process"))? else {
-            return Ok(());
-        };
-        self.history.records.push(Record {
-            line,
-            process,
-            operation_type: fields.operation_type.ok_or_else(|| missing(":type"))?,
-            function: fields.function.ok_or_else(|| missing(":f"))?,
-            key: fields.key.unwrap_or(Value::Nil),
-            argument: fields.argument.unwrap_or(Argument::NONE),
-            time_ns: fields.time_ns,
-        });
+        })?;
+        self.history.records.extend(record);
         Ok(())
     }
 

@@ -1,15 +1,13 @@
 //! Owns the reading of histories with one JSON object per line, as runs of this program leave them.
 //! Never needs a line to be complete beyond what a checker needs.
 
-use results::history::OperationType;
-
 use super::cursor::{Cursor, DEPTH_MAX, Damage};
-use super::record::{Argument, History, Record, operation_type};
+use super::record::{Argument, Fields, History, Record, operation_type};
 use super::values::Value;
 
-/// Reads all lines. A last line without its newline is what a killed writer leaves behind; it is left
+/// Reads all lines. In a keyed history every value is a list of key and value. A last line without its newline is what a killed writer leaves behind; it is left
 /// out if it is damaged.
-pub(super) fn read(bytes: &[u8]) -> Result<History, Damage> {
+pub(super) fn read(bytes: &[u8], is_keyed: bool) -> Result<History, Damage> {
     let mut history = History::default();
     let mut scratch = Scratch::default();
     let mut rest = bytes;
@@ -26,6 +24,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<History, Damage> {
             cursor: Cursor::of_line(text, line),
             history: &mut history,
             scratch: &mut scratch,
+            is_keyed,
         };
         reader.skip_space();
         if reader.cursor.is_at_end() {
@@ -55,17 +54,7 @@ struct Reader<'a, 'b> {
     cursor: Cursor<'a>,
     history: &'b mut History,
     scratch: &'b mut Scratch,
-}
-
-/// What a line says, as far as it has been read.
-#[derive(Default)]
-struct Fields {
-    process: Option<Option<i64>>,
-    operation_type: Option<OperationType>,
-    function: Option<u16>,
-    key: Option<Value>,
-    argument: Option<Argument>,
-    time_ns: Option<i64>,
+    is_keyed: bool,
 }
 
 impl<'a> Reader<'a, '_> {
@@ -109,22 +98,10 @@ impl<'a> Reader<'a, '_> {
         if !self.cursor.is_at_end() {
             return Err(self.cursor.unexpected("the end of the line"));
         }
-        let missing = |field: &str| {
+        fields.record(line).map_err(|missing| {
             self.cursor
-                .damage(format!("the field {field:?} is missing"))
-        };
-        let Some(process) = fields.process.ok_or_else(|| missing("process"))? else {
-            return Ok(None);
-        };
-        Ok(Some(Record {
-            line,
-            process,
-            operation_type: fields.operation_type.ok_or_else(|| missing("type"))?,
-            function: fields.function.ok_or_else(|| missing("f"))?,
-            key: fields.key.unwrap_or(Value::Nil),
-            argument: fields.argument.unwrap_or(Argument::NONE),
-            time_ns: fields.time_ns,
-        }))
+                .damage(format!("the field {missing:?} is missing"))
+        })
     }
 
     fn field(&mut self, fields: &mut Fields) -> Result<(), Damage> {
@@ -164,6 +141,7 @@ impl<'a> Reader<'a, '_> {
                 fields.function = Some(number.ok_or_else(wrong)?);
             }
             b"key" => fields.key = Some(self.value(0)?),
+            b"value" if self.is_keyed => self.keyed(fields)?,
             b"value" => fields.argument = Some(self.argument()?),
             b"time" => match self.value(0)? {
                 Value::Integer(time) => fields.time_ns = Some(time),
@@ -174,6 +152,22 @@ impl<'a> Reader<'a, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A list of a key and a value; `null` where a process did something else.
+    fn keyed(&mut self, fields: &mut Fields) -> Result<(), Damage> {
+        if self.cursor.peek() != Some(b'[') {
+            return self.skip_value(0);
+        }
+        self.cursor.skip();
+        fields.key = Some(self.value(1)?);
+        self.expect(b',', "',' after the key, as the history is keyed")?;
+        self.skip_space();
+        fields.argument = Some(self.argument()?);
+        self.expect(
+            b']',
+            "the end of a list of a key and a value, as the history is keyed",
+        )
     }
 
     fn argument(&mut self) -> Result<Argument, Damage> {

@@ -15,7 +15,9 @@ use super::pairs::{FailedCas, Pairs, pair};
 use super::record::History;
 use super::values::Value;
 use super::words;
-use crate::linearizability::{Effort, Limit, Limits, Outcome, Timeline, decide_all, refute};
+use crate::linearizability::{
+    Effort, Limit, Limits, Outcome, Timeline, decide_all, refute, side_by_side,
+};
 use crate::{counted, transactions};
 
 /// What a history is judged by, and what that may cost.
@@ -251,7 +253,10 @@ pub(super) fn split<K: Key>(
             .map_err(|reason| Damage {
                 line: completion.map_or(invoke.line, |one| one.line) as usize,
                 column: 1,
-                reason,
+                reason: match history.hint() {
+                    Some(hint) => format!("{reason} ({hint})"),
+                    None => reason,
+                },
             })?;
         if let Some(translated) = translated {
             let operation = target.timeline.invoke(translated.action) as u32;
@@ -276,7 +281,10 @@ fn conclude<K: Key>(
     subjects: &[Subject<K>],
     outcomes: &[Option<Outcome>],
     options: &Options,
-) -> Report {
+) -> Report
+where
+    ActionOf<K>: Send + Sync,
+{
     let completed_count: usize = subjects
         .iter()
         .map(|subject| subject.timeline.completed_count())
@@ -323,15 +331,13 @@ fn conclude<K: Key>(
     });
     if !violated.is_empty() {
         let deadline = Instant::now().checked_add(EXPLAIN_TIME_LIMIT);
-        let explained: Vec<words::Explanation> = violated
-            .iter()
-            .take(EXPLAINED_MAX_COUNT)
-            .map(|(_, subject, failed)| {
-                let object = subject.object.object();
-                let refutation = refute(object, &subject.timeline, *failed, deadline);
-                words::explain(history, pairs, subject, &refutation)
-            })
-            .collect();
+        let count = violated.len().min(EXPLAINED_MAX_COUNT);
+        let explained = side_by_side(count, options.thread_count, false, |place| {
+            let (_, subject, failed) = violated[place];
+            let object = subject.object.object();
+            let refutation = refute(object, &subject.timeline, failed, deadline);
+            words::explain(history, pairs, subject, &refutation)
+        });
         evidence["violations"] = explained.iter().map(|one| one.evidence.clone()).collect();
         let mut summary = explained[0].sentence.clone();
         if violated.len() > 1 {

@@ -98,11 +98,13 @@ pub fn read(bytes: &[u8], format: Option<Format>, is_keyed: bool) -> Result<Hist
         }
         return Err(ReadError::UnknownFormat);
     };
-    Ok(match format {
-        Format::JsonLines => json_lines::read(bytes)?,
+    let mut history = match format {
+        Format::JsonLines => json_lines::read(bytes, is_keyed)?,
         Format::Edn => edn::read(bytes, is_keyed)?,
         Format::TextLog => text_log::read(bytes, is_keyed)?,
-    })
+    };
+    history.notes.extend(history.hint().map(str::to_owned));
+    Ok(history)
 }
 
 /// The format that the beginning suggests.

@@ -54,6 +54,40 @@ pub struct Record {
     pub time_ns: Option<i64>,
 }
 
+/// What a record says, as far as it has been read.
+#[derive(Default)]
+pub(super) struct Fields {
+    /// `Some(None)` for whoever is no client.
+    pub(super) process: Option<Option<i64>>,
+    pub(super) operation_type: Option<OperationType>,
+    pub(super) function: Option<u16>,
+    pub(super) key: Option<Value>,
+    pub(super) argument: Option<Argument>,
+    pub(super) time_ns: Option<i64>,
+}
+
+impl Fields {
+    /// The record that begins on the line; `None` for what the nemesis did.
+    ///
+    /// # Errors
+    ///
+    /// The name of a field that is missing.
+    pub(super) fn record(self, line: u32) -> Result<Option<Record>, &'static str> {
+        let Some(process) = self.process.ok_or("process")? else {
+            return Ok(None);
+        };
+        Ok(Some(Record {
+            line,
+            process,
+            operation_type: self.operation_type.ok_or("type")?,
+            function: self.function.ok_or("f")?,
+            key: self.key.unwrap_or(Value::Nil),
+            argument: self.argument.unwrap_or(Argument::NONE),
+            time_ns: self.time_ns,
+        }))
+    }
+}
+
 /// A history as it was read. What the nemesis did is left out.
 #[derive(Debug, Default)]
 pub struct History {
@@ -68,6 +102,30 @@ pub struct History {
 }
 
 impl History {
+    /// What may be the matter with the whole of it, for people.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        self.looks_keyed().then_some(
+            "every value is a pair; if the first of each is a key, say so with --keyed, or all keys count as \
+             one object",
+        )
+    }
+
+    /// Whether every value looks as if it were a pair of a key and a value that nobody took apart: all
+    /// invocations have pairs, and some of them a pair without a value, as a read of a key has.
+    fn looks_keyed(&self) -> bool {
+        let mut has_empty = false;
+        for record in &self.records {
+            match record.argument {
+                Argument::Two(key, value) if record.key == Value::Nil && key != Value::Nil => {
+                    has_empty |= value == Value::Nil;
+                }
+                _ if record.operation_type == OperationType::Invoke => return false,
+                _ => {}
+            }
+        }
+        has_empty
+    }
+
     /// Number of a function; `None` if there are too many.
     pub(super) fn function(&mut self, name: &str) -> Option<u16> {
         let known = self.functions.iter().position(|one| one == name);

@@ -24,11 +24,11 @@ pub(super) struct Destination<const C: usize> {
     weak: Bits<C>,
 }
 
-/// All destinations of optional operations for which others can stand.
-pub(super) fn destinations<M: Model, const C: usize>(
+/// The account by operations, with all destinations for which others can stand.
+pub(super) fn by_members<M: Model, const C: usize>(
     levels: &Levels<'_, M::Action>,
     model: &M,
-) -> Rc<[Destination<C>]> {
+) -> Account<C> {
     let mut by_state: BTreeMap<State, Destination<C>> = BTreeMap::new();
     for class in &levels.optional {
         let Some((state, is_strong)) = model.destination(class.action) else {
@@ -47,7 +47,27 @@ pub(super) fn destinations<M: Model, const C: usize>(
             members.insert(class.first + member);
         }
     }
-    by_state.into_values().collect()
+    Account::Members(by_state.into_values().collect())
+}
+
+/// How it is told which of two configurations has more of what is optional left.
+#[derive(Debug, Clone)]
+pub(super) enum Account<const C: usize> {
+    /// By the operations that were used, and those that can stand for them.
+    Members(Rc<[Destination<C>]>),
+    /// By what was paid for them, a number that stands in the place of the operations.
+    Price,
+}
+
+impl<const C: usize> Account<C> {
+    /// Whether with what `one` has left, everything is possible that is possible with what `other` has.
+    #[inline]
+    fn spends_no_more(&self, one: &Bits<C>, other: &Bits<C>) -> bool {
+        match self {
+            Self::Members(destinations) => spends_no_more(one, other, destinations),
+            Self::Price => one.number() <= other.number(),
+        }
+    }
 }
 
 /// Whether with what `one` has left, everything is possible that is possible with what `other` has.
@@ -76,7 +96,7 @@ fn spends_no_more<const C: usize>(
 /// Configurations, in the order in which they were added.
 #[derive(Debug)]
 pub(super) struct Antichain<const W: usize, const C: usize> {
-    destinations: Rc<[Destination<C>]>,
+    account: Account<C>,
     entries: Vec<Entry<W, C>>,
     /// By entry: the hash of what must be equal, apart, as most of a search is looking through them.
     hashes: Vec<u64>,
@@ -124,7 +144,7 @@ pub(super) fn dominates<const W: usize, const C: usize>(
     one: &Configuration<W, C>,
     other: &Configuration<W, C>,
     kinds: &Kinds<W>,
-    destinations: &[Destination<C>],
+    account: &Account<C>,
 ) -> bool {
     let done = one.done.difference(&other.done);
     if !done.and(&kinds.general).is_empty() || (one.unobserved && !other.unobserved) {
@@ -138,13 +158,13 @@ pub(super) fn dominates<const W: usize, const C: usize>(
     let taken = one.taken.difference(&other.taken);
     done.and(&must_equal).is_empty()
         && taken.and(&must_equal).is_empty()
-        && spends_no_more(&one.optional, &other.optional, destinations)
+        && account.spends_no_more(&one.optional, &other.optional)
 }
 
 impl<const W: usize, const C: usize> Antichain<W, C> {
-    pub(super) fn new(destinations: Rc<[Destination<C>]>) -> Self {
+    pub(super) fn new(account: Account<C>) -> Self {
         Self {
-            destinations,
+            account,
             entries: Vec::new(),
             hashes: Vec::new(),
             index: FxHashMap::default(),
@@ -152,9 +172,9 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
         }
     }
 
-    /// What can stand for what.
-    pub(super) fn destinations(&self) -> &[Destination<C>] {
-        &self.destinations
+    /// How it is told who has more left.
+    pub(super) fn account(&self) -> &Account<C> {
+        &self.account
     }
 
     pub(super) fn clear(&mut self) {
@@ -208,7 +228,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
             entry.is_alive
                 && other.level == configuration.level
                 && other.state == configuration.state
-                && dominates(other, configuration, kinds, &self.destinations)
+                && dominates(other, configuration, kinds, &self.account)
         };
         if self.index.is_empty() {
             let mut hashes = self.hashes.iter().zip(&self.entries);
@@ -246,7 +266,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
                 if entry.is_alive
                     && other.level == configuration.level
                     && other.state == configuration.state
-                    && dominates(configuration, other, kinds, &self.destinations)
+                    && dominates(configuration, other, kinds, &self.account)
                 {
                     entry.is_alive = false;
                     self.alive_count -= 1;
@@ -280,7 +300,7 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
             let other = &entry.configuration;
             let is_worse = other.level == configuration.level
                 && other.state == configuration.state
-                && dominates(configuration, other, kinds, &self.destinations);
+                && dominates(configuration, other, kinds, &self.account);
             if is_worse || !entry.is_alive {
                 if entry.is_alive {
                     entry.is_alive = false;

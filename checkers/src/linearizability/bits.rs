@@ -65,6 +65,18 @@ impl<const W: usize> Bits<W> {
         })
     }
 
+    /// The first word as a number.
+    pub(super) fn number(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// A number as the first word.
+    pub(super) fn of_number(number: u64) -> Self {
+        let mut bits = Self::EMPTY;
+        bits.0[0] = number;
+        bits
+    }
+
     /// A hash of the words, of middling quality.
     pub(super) fn mix(&self, mut hash: u64) -> u64 {
         for word in &self.0 {

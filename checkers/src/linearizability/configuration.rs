@@ -157,29 +157,42 @@ impl<M: Model, const W: usize, const C: usize> Walker<'_, '_, M, W, C> {
         sink: &mut impl FnMut(Step),
     ) -> Option<Configuration<W, C>> {
         let class = &self.levels.optional[class];
-        let is_blind = self.model.kind(class.action) == Kind::Blind;
-        if from.unobserved && self.cannot_observe(is_blind) {
-            return None;
-        }
         let members = class.first..class.first + class.operations.len();
         let bit = members.clone().find(|bit| !from.optional.contains(*bit))?;
         let member = bit - class.first;
         if class.from_level[member] > from.level {
             return None;
         }
-        let state = self.stepped(from, class.action)?;
+        let mut next = self.after_unknown(from, class.action, class.operations[member], sink)?;
+        next.optional.insert(bit);
+        Some(next)
+    }
+
+    /// The configuration after an operation of unknown outcome, without a note of which it was.
+    #[inline]
+    pub(super) fn after_unknown(
+        &mut self,
+        from: &Configuration<W, C>,
+        action: M::Action,
+        operation: u32,
+        sink: &mut impl FnMut(Step),
+    ) -> Option<Configuration<W, C>> {
+        let is_blind = self.model.kind(action) == Kind::Blind;
+        if from.unobserved && self.cannot_observe(is_blind) {
+            return None;
+        }
+        let state = self.stepped(from, action)?;
         // What nothing can observe might as well be left out.
         if state == from.state || self.is_useless(state, from.level) {
             return None;
         }
         let mut next = *from;
         next.state = state;
-        next.optional.insert(bit);
         next.unobserved = true;
         if is_blind {
             self.absorb(&mut next, sink);
         }
-        sink(Step::Take(class.operations[member]));
+        sink(Step::Take(operation));
         self.take_pure(&mut next, &self.window.pure.clone(), sink);
         Some(next)
     }

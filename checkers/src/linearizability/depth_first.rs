@@ -2,7 +2,7 @@
 //! Never recurses: its path is a vector, so deep histories cannot overflow the stack.
 
 use super::Ended;
-use super::antichain::{Antichain, Kinds, destinations, dominates};
+use super::antichain::{Antichain, Kinds, by_members, dominates};
 use super::compiled::Model;
 use super::configuration::{Configuration, Due, Mistake, Move, Step, Walker};
 use super::levels::{Levels, Window};
@@ -46,7 +46,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
             window: Window::new(levels, |action| model.kind(action)),
             path: Vec::new(),
             steps: Vec::new(),
-            failed: Antichain::new(destinations(levels, model)),
+            failed: Antichain::new(by_members(levels, model)),
             failed_level: 0,
             deepest_level: 0,
             found: false,
@@ -184,7 +184,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
                 .take_while(|other| other.level == configuration.level)
                 .any(|other| {
                     other.state == configuration.state
-                        && dominates(other, configuration, &kinds, self.failed.destinations())
+                        && dominates(other, configuration, &kinds, self.failed.account())
                 })
     }
 

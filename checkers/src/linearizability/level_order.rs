@@ -1,10 +1,8 @@
 //! Owns the level-by-level order of search, which is the faster one where no legal order exists.
 //! Never looks back: once a level is done, its configurations are forgotten.
 
-use std::rc::Rc;
-
 use super::Ended;
-use super::antichain::{Antichain, Kinds, destinations};
+use super::antichain::{Antichain, Kinds, by_members};
 use super::compiled::{Model, State, UNSEEN};
 use super::configuration::{Configuration, Due, Mistake, Move, Walker};
 use super::levels::{Levels, Window};
@@ -60,12 +58,12 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
         wants_anchor: bool,
         mistake: Mistake,
     ) -> Self {
-        let destinations = destinations(levels, model);
+        let account = by_members(levels, model);
         let mut search = Self {
             levels,
             window: Window::new(levels, |action| model.kind(action)),
-            here: Antichain::new(Rc::clone(&destinations)),
-            next: Antichain::new(destinations),
+            here: Antichain::new(account.clone()),
+            next: Antichain::new(account),
             place: 0,
             passing: Vec::new(),
             links: (!wants_anchor).then(Vec::new),

@@ -16,6 +16,9 @@
 //!   place of their own any more, though they may still take one;
 //! * states that nothing can observe any more are one state.
 //!
+//! Where many operations of unknown outcome make that slow on a register, a third search asks only how much
+//! an order costs if each use of one has its price (`prices`).
+//!
 //! No verdict rests on a search alone: an order is replayed against the plain specification, and a
 //! violation is reduced to a few operations all of whose orders are tried.
 
@@ -33,6 +36,8 @@ pub mod models;
 mod object;
 mod observed_prefixes;
 mod portfolio;
+mod priced;
+mod prices;
 mod refutation;
 mod timeline;
 
@@ -43,6 +48,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use certificate::{TRIAL_MAX_COUNT, replay, try_every_order};
+pub(crate) use keys::side_by_side;
 pub use keys::{Effort, decide_all};
 pub use models::register::Action;
 use models::register::Register;
@@ -96,7 +102,7 @@ pub enum Outcome {
     /// There is none.
     NotLinearizable {
         /// The operation whose completion ends the shortest prefix that has no legal order. Where
-        /// compare-and-sets of unknown outcome make it hard to tell, a prefix that has none.
+        /// operations of unknown outcome make it hard to tell, a prefix that has none.
         failed: u32,
     },
     /// A limit was reached first.

@@ -162,8 +162,8 @@ impl Object for Register {
         searched.whole(|state| (state != super::compiled::UNSEEN).then_some(state))
     }
 
-    /// Where many compare-and-sets of unknown outcome make it hard, what cannot be is found out with
-    /// less to remember, and how far it can be by the depth-first search.
+    /// Where many operations of unknown outcome make it hard, what cannot be is found out with less to
+    /// remember, and how far it can be by the depth-first search.
     fn search_in_turns(&self, timeline: &Timeline<Action>, limits: &Limits<'_>) -> Searched<u32> {
         let completed_count = timeline.completed_count() as u64;
         let bounded = |configuration_count: u64| Limits {
@@ -182,8 +182,17 @@ impl Object for Register {
         if !is_hard || hard.configuration_count == limits.configuration_count {
             return first;
         }
-        let relaxed = bounded(RELAXED_FACTOR * completed_count + HARD_MIN_COUNT);
-        let Some(failed) = self.refute_relaxed(timeline, &relaxed) else {
+        let harder = bounded(HARDER_FACTOR * completed_count + HARD_MIN_COUNT);
+        let priced = Settings {
+            engines: Engines::Priced,
+            ..Settings::new(&harder)
+        };
+        let failed = match self.search(timeline, priced) {
+            order @ Searched::Order(_) => return order,
+            Searched::None { failed, .. } => Some(failed),
+            Searched::Unknown { .. } => self.refute_relaxed(timeline, &harder),
+        };
+        let Some(failed) = failed else {
             return self.search(timeline, Settings::new(limits));
         };
         let end = timeline
@@ -210,8 +219,8 @@ impl Object for Register {
 const HARD_FACTOR: u64 = 20;
 const HARD_MIN_COUNT: u64 = 100_000;
 
-/// Configurations per completion that refuting a relaxation may take.
-const RELAXED_FACTOR: u64 = 2_000;
+/// Configurations per completion that each of the other ways to decide a hard history may take.
+const HARDER_FACTOR: u64 = 2_000;
 
 impl Register {
     /// Refutes a weaker claim, which takes less remembering: compare-and-sets of unknown outcome count

@@ -9,6 +9,7 @@ use super::configuration::{Mistake, Move, Step, Walker};
 use super::depth_first::DepthFirst;
 use super::level_order::{Anchor, LevelOrder};
 use super::levels::{Levels, Window};
+use super::priced;
 use super::timeline::Timeline;
 use super::{Ended, Limit, Limits};
 
@@ -102,6 +103,9 @@ pub enum Engines {
     Anchored,
     /// Level by level alone.
     LevelOrder,
+    /// By prices of operations of unknown outcome alone; may leave a history undecided, and the failing
+    /// operation is not necessarily the first.
+    Priced,
 }
 
 /// Settings of one search.
@@ -170,6 +174,9 @@ fn compete<M: Model, const W: usize, const C: usize>(
         mistake,
         ..
     } = settings;
+    if engines == Engines::Priced {
+        return priced::search::<M, W, C>(levels, model, settings);
+    }
     let is_anchored = engines == Engines::Anchored;
     let mut depth_first = DepthFirst::<M, W, C>::new(levels, model, mistake);
     let mut level_order = LevelOrder::<M, W, C>::new(levels, model, is_anchored, mistake);
@@ -226,7 +233,7 @@ fn compete<M: Model, const W: usize, const C: usize>(
     }
 }
 
-fn exceeded(limits: &Limits<'_>, spent: u64, memory_bytes: u64) -> Option<Limit> {
+pub(super) fn exceeded(limits: &Limits<'_>, spent: u64, memory_bytes: u64) -> Option<Limit> {
     if spent >= limits.configuration_count {
         Some(Limit::Configurations)
     } else if limits.deadline.is_some_and(|end| Instant::now() >= end) {

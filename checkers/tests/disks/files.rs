@@ -63,6 +63,32 @@ pub(crate) fn log_start(end_offset: i64, epoch: i32) -> Vec<u8> {
     format!("{line} {checksum:08x}\n").into_bytes()
 }
 
+const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut at = 0;
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
+
+const fn spread(number: u64) -> u64 {
+    let number = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let number = (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    number ^ number >> 33
+}
+
+/// Hash of a state with nothing but the register "0", which holds this text.
+pub(crate) const fn state_hash(register: &str) -> u64 {
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+    let value = fnv(fnv(fnv(START, b"\""), register.as_bytes()), b"\"");
+    let value = spread(fnv(value, &[0; 8]));
+    let object = fnv(START, &1_u64.to_be_bytes());
+    let object = fnv(fnv(object, b"0"), &1_u64.to_be_bytes());
+    let object = spread(fnv(object, &value.to_be_bytes()));
+    spread(object ^ spread(0))
+}
+
 /// A snapshot whose state has this hash and this one register.
 pub(crate) fn snapshot(epoch: i32, digest: u64, register: &str) -> Vec<u8> {
     let summary = format!("\0{{\"summary\":{{\"version\":1,\"digest\":{digest}}}}}");

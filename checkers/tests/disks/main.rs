@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 use files::*;
 
-const DIGEST: u64 = 0xabc;
+/// Hash of the state of the snapshot.
+const DIGEST: u64 = state_hash("x");
 
 /// Batches of a node that has taken a snapshot at 4, and deleted what was before.
 fn batches() -> Vec<Vec<u8>> {
@@ -249,7 +250,7 @@ fn snapshots_and_log_starts_that_are_not_as_reported_are_lies() {
     let (found, summary) = doctored(|files| {
         files.insert(snapshot_name(4, 1), snapshot(1, DIGEST + 1, "x"));
     });
-    assert_eq!(found, ["D4"], "{summary}");
+    assert_eq!(found, ["D4", "D9"], "{summary}");
     let (found, summary) = doctored(|files| {
         let whole = files.get_mut(&snapshot_name(4, 1)).unwrap();
         whole.truncate(whole.len() - 10);
@@ -277,7 +278,7 @@ fn equal_snapshots_hold_the_same_on_all_disks() {
     let first = ("n1".to_owned(), image(&sound_files()));
     let mut disks = BTreeMap::from([first, ("n2".to_owned(), image(&other))]);
     let result = check(&all, &disks, &schedule(json!([])));
-    assert_eq!(violated(&result), ["D6"], "{}", result.summary);
+    assert_eq!(violated(&result), ["D6", "D9"], "{}", result.summary);
     other.insert(snapshot_name(4, 1), snapshot(1, DIGEST, "x"));
     disks.insert("n2".to_owned(), image(&other));
     let result = check(&all, &disks, &schedule(json!([])));
@@ -347,7 +348,7 @@ fn files_with_log(stored: &str) -> (Files, Vec<Value>) {
         ("meta.properties".into(), meta(1)),
         ("quorum-state".into(), quorum_state(2, 3, 2)),
         (segment_name(0), log),
-        (snapshot_name(4, 1), snapshot(1, DIGEST, stored)),
+        (snapshot_name(4, 1), snapshot(1, state_hash(stored), stored)),
     ]);
     let mut events = events();
     events.truncate(4);
@@ -358,7 +359,7 @@ fn files_with_log(stored: &str) -> (Files, Vec<Value>) {
         json!({"event": "flush", "log_end": 5}),
         json!({"event": "high-watermark", "high_watermark": 5, "log_end": 5}),
         json!({"event": "snapshot-frozen", "end_offset": 4, "last_epoch": 1,
-            "digest": format!("{DIGEST:016x}")}),
+            "digest": format!("{:016x}", state_hash(stored))}),
     ]);
     (files, events)
 }
@@ -381,6 +382,21 @@ fn a_snapshot_must_hold_what_the_log_adds_up_to() {
 }
 
 #[test]
+fn a_hash_that_is_told_of_a_snapshot_must_be_that_of_its_state() {
+    // What is told and what the file says agree, and the state has another hash.
+    let (mut files, mut events) = files_with_log("c");
+    files.insert(snapshot_name(4, 1), snapshot(1, state_hash("b"), "c"));
+    if let Some(frozen) = events.last_mut() {
+        frozen["digest"] = json!(format!("{:016x}", state_hash("b")));
+    }
+    let result = judge(image(&files), events);
+    assert_eq!(violated(&result), ["D9"], "{}", result.summary);
+    let (files, events) = files_with_log("c");
+    let result = judge(image(&files), events);
+    assert_eq!(result.properties["D9"].checked, 2, "{}", result.summary);
+}
+
+#[test]
 fn the_log_of_another_node_tells_what_a_snapshot_must_hold() {
     let (with_log, events) = files_with_log("c");
     let mut bare = with_log.clone();
@@ -389,9 +405,9 @@ fn the_log_of_another_node_tells_what_a_snapshot_must_hold() {
     bare.insert("meta.properties".into(), meta(2));
     bare.insert("log-start".into(), log_start(4, 1));
     bare.insert(segment_name(4), empty);
-    bare.insert(snapshot_name(4, 1), snapshot(1, DIGEST, "a"));
+    bare.insert(snapshot_name(4, 1), snapshot(1, state_hash("a"), "a"));
     let installed = json!({"event": "snapshot-installed", "end_offset": 4, "last_epoch": 1,
-        "digest": format!("{DIGEST:016x}")});
+        "digest": format!("{:016x}", state_hash("a"))});
     let mut of_other = trace(vec![started(0), installed]);
     for event in &mut of_other {
         event.node = "n2".into();

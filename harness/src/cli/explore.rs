@@ -32,6 +32,12 @@ pub struct ExploreArgs {
     /// Client writes on the way to a state, at most
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub writes: u8,
+    /// Client reads on the way to a state, at most; each must see what was committed when it arrived
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub reads: u8,
+    /// Voters that somebody asks a leader to remove, at most; with any, the voters are in the log
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub removals: u8,
     /// Crashes on the way to a state, at most; each takes any part of what was not synced, and ends with a
     /// restart
     #[arg(long, default_value_t = 1, value_name = "COUNT")]

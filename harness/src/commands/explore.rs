@@ -70,6 +70,8 @@ fn bounds_of(args: &ExploreArgs) -> Bounds {
         budget: Budget {
             timeouts: args.timeouts,
             writes: args.writes,
+            reads: args.reads,
+            removals: args.removals,
             crashes: args.crashes,
             losses: args.losses,
             duplicates: args.duplicates,
@@ -154,6 +156,8 @@ fn report(
             "commits": checked.commits,
             "truncations": checked.truncations,
             "crashes": checked.crashes,
+            "reads": checked.reads,
+            "voter_changes": checked.voter_changes,
             "elapsed_ms": explored.elapsed.as_millis() as u64,
             "steps": steps.map(|steps| &steps.steps),
             "replay": replay,
@@ -198,7 +202,8 @@ fn numbers(explored: &Exploration) -> String {
     let seconds = explored.elapsed.as_secs_f64();
     let mut text = format!(
         "states:  {} in {:.1} s ({:.0}/s), by {} steps; {} steps led to a later epoch and not on\n\
-         saw:     {} elections, {} commits, {} truncations, {} crashes",
+         saw:     {} elections, {} commits, {} truncations, {} crashes, {} reads, \
+         {} changes of voters",
         explored.states,
         seconds,
         explored.states as f64 / seconds.max(1e-3),
@@ -208,6 +213,8 @@ fn numbers(explored: &Exploration) -> String {
         checked.commits,
         checked.truncations,
         checked.crashes,
+        checked.reads,
+        checked.voter_changes,
     );
     for rule in Rule::ALL {
         let _ = write!(

@@ -22,6 +22,12 @@ pub struct Budget {
     pub timeouts: u8,
     /// Client writes.
     pub writes: u8,
+    /// Client reads, which must see everything that was committed when they arrived.
+    #[serde(default)]
+    pub reads: u8,
+    /// Removals of a voter. With any, the voters are in the log, where they can change.
+    #[serde(default)]
+    pub removals: u8,
     /// Crashes, each with a restart.
     pub crashes: u8,
     /// Messages that are lost, which whoever waits for an answer notices.
@@ -58,7 +64,7 @@ impl Bounds {
         let bug: Bug = name.parse()?;
         if is_outside(bug) {
             return Err(format!(
-                "{bug} is in code that an exploration does not run (clients, snapshots, changes of voters, disks); \
+                "{bug} is in code that an exploration does not run (clients, snapshots, probes of voters, disks); \
                  `harness sim --bug {bug}` does"
             ));
         }
@@ -66,31 +72,27 @@ impl Bounds {
     }
 }
 
-/// Whether a bug is outside of what is explored: elections and replication among configured voters.
+/// Whether a bug is outside of what is explored: elections, replication, reads and removals of voters in the
+/// protocol core.
 fn is_outside(bug: Bug) -> bool {
     use Bug::{
-        AckOnAppend, AddVoterNoHighWatermarkCheck, ApplyTwice, ClusterIdSkip, CrcSkip,
-        DedupLostInSnapshot, FailInsteadOfInfo, HighWatermarkCountsNonvoterLeader,
-        LogDeletedPastSnapshot, ObserverRefusesVote, PendingExpiresInAccumulator,
-        ReadBeforeEpochCommit, ReadNotApplied, RemovedLeaderLeavesEarly, RemovedLeaderStays,
-        SnapshotAboveHighWatermark, SnapshotIdOffByOne, SnapshotInstallKeepsLog, SnapshotNoFsync,
-        SnapshotPartAccepted, StaleRead, TwoPendingChanges, VoteTwoFiles, VotersNotInSnapshot,
-        VotersOnCommit,
+        AckOnAppend, ApplyTwice, ClusterIdSkip, CrcSkip, DedupLostInSnapshot, FailInsteadOfInfo,
+        LogDeletedPastSnapshot, ObserverRefusesVote, PendingExpiresInAccumulator, ReadNotApplied,
+        RemovedLeaderLeavesEarly, RemovedLeaderStays, SnapshotAboveHighWatermark,
+        SnapshotIdOffByOne, SnapshotInstallKeepsLog, SnapshotNoFsync, SnapshotPartAccepted,
+        VoteTwoFiles, VotersNotInSnapshot,
     };
     matches!(
         bug,
         AckOnAppend
-            | AddVoterNoHighWatermarkCheck
             | ApplyTwice
             | ClusterIdSkip
             | CrcSkip
             | DedupLostInSnapshot
             | FailInsteadOfInfo
-            | HighWatermarkCountsNonvoterLeader
             | LogDeletedPastSnapshot
             | ObserverRefusesVote
             | PendingExpiresInAccumulator
-            | ReadBeforeEpochCommit
             | ReadNotApplied
             | RemovedLeaderLeavesEarly
             | RemovedLeaderStays
@@ -99,11 +101,8 @@ fn is_outside(bug: Bug) -> bool {
             | SnapshotInstallKeepsLog
             | SnapshotNoFsync
             | SnapshotPartAccepted
-            | StaleRead
-            | TwoPendingChanges
             | VoteTwoFiles
             | VotersNotInSnapshot
-            | VotersOnCommit
     )
 }
 

@@ -5,8 +5,9 @@ use node::message::Request;
 use node::raft::Role;
 
 use super::cluster::{Cluster, Course};
-use super::message::{Body, InTransit, describe, id_of, name};
+use super::message::{Body, InTransit, describe, id_of, index_of, name};
 use super::steps::Kind;
+use super::voters::in_force;
 
 /// Something that can happen next. Messages are named by their place among those under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,10 @@ pub(super) enum Choice {
     Crash { member: usize, kept: usize },
     /// A client writes at a leader.
     Write { member: usize },
+    /// A client reads at a leader.
+    Read { member: usize },
+    /// Somebody asks a leader to remove a voter.
+    Remove { member: usize, voter: usize },
 }
 
 /// Everything that can happen next, in an order that depends on the state alone.
@@ -43,6 +48,14 @@ pub(super) fn choices(cluster: &Cluster, course: &Course) -> Vec<Choice> {
         }
         if budget.writes > 0 && state.replica.role() == Role::Leader {
             choices.push(Choice::Write { member });
+        }
+        if budget.reads > 0 && state.replica.role() == Role::Leader {
+            choices.push(Choice::Read { member });
+        }
+        if budget.removals > 0 && state.replica.role() == Role::Leader {
+            let voters = in_force(state.disk.log(), cluster.members.len()).voters;
+            let voters = voters.into_iter().map(index_of);
+            choices.extend(voters.map(|voter| Choice::Remove { member, voter }));
         }
         if budget.timeouts > 0 && state.replica.has_role_timer() {
             choices.push(Choice::Timeout { member });
@@ -109,6 +122,8 @@ impl Choice {
             Self::Timeout { member } => (Kind::Timeout, member),
             Self::Crash { member, .. } => (Kind::Crash, member),
             Self::Write { member } => (Kind::Write, member),
+            Self::Read { member } => (Kind::Read, member),
+            Self::Remove { member, .. } => (Kind::Removal, member),
             Self::News { member } | Self::Sync { member } | Self::Deliver { member, .. } => {
                 (Kind::Progress, member)
             }
@@ -125,6 +140,10 @@ impl Choice {
             Self::News { member } => format!("{} tells what is committed", name(member)),
             Self::Sync { member } => format!("{} syncs its log", name(member)),
             Self::Write { member } => format!("client writes at {}", name(member)),
+            Self::Read { member } => format!("client reads at {}", name(member)),
+            Self::Remove { member, voter } => {
+                format!("{} is asked to remove voter {}", name(member), name(voter))
+            }
             Self::Lose { place } => format!("lost: {}", describe(&cluster.network[place])),
             Self::Duplicate { place } => {
                 format!("comes twice: {}", describe(&cluster.network[place]))

@@ -6,16 +6,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use node::batch::Batch;
-use node::ids::{Epoch, NodeId};
+use node::ids::{Epoch, NodeId, Offset};
 use node::message::{ErrorCode, Request, Response};
 use node::mutants::Bug;
 use node::raft::Alarm;
 
 use super::bounds::{Beginning, Bounds, Budget, hears_forgotten_answers, keeps_epochs};
 use super::choice::Choice;
-use super::member::{Happening, Known, Member};
+use super::member::{Happening, Known, Member, Setting};
 use super::message::{Body, InTransit, Message, index_of, name};
 use super::rules::{Checked, Rule, Violation};
+use super::voters::{InForce, in_force};
 
 /// A batch that some leader has declared committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,6 +24,16 @@ pub(super) struct Committed {
     pub(super) batch: Batch,
     /// Epoch of the first leader that did so.
     pub(super) epoch: Epoch,
+}
+
+/// A read that waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Waiting {
+    pub(super) number: u8,
+    /// The member that was asked.
+    pub(super) member: usize,
+    /// Where what was committed ended when it arrived.
+    pub(super) committed: Offset,
 }
 
 /// A cluster at one moment. Copies share the members and messages that do not differ.
@@ -37,6 +48,10 @@ pub(super) struct Cluster {
     pub(super) committed: Arc<Vec<Committed>>,
     /// Who ever led an epoch.
     pub(super) leaders: Arc<Vec<(Epoch, NodeId)>>,
+    /// Reads that were not answered yet.
+    pub(super) reads: Vec<Waiting>,
+    /// Whether the voters can change.
+    pub(super) voters_change: bool,
 }
 
 /// How a cluster is stepped: what does not change on the way.
@@ -79,9 +94,16 @@ impl Course {
             budget: bounds.budget,
             committed: Arc::default(),
             leaders: Arc::default(),
+            reads: Vec::new(),
+            voters_change: bounds.budget.removals > 0,
+        };
+        let setting = Setting {
+            member_count: bounds.nodes,
+            voters_change: cluster.voters_change,
+            bug: self.bug,
         };
         for index in 0..bounds.nodes {
-            let stepped = Member::fresh(index, bounds.nodes, self.bug);
+            let stepped = Member::fresh(index, setting);
             cluster.members.push(stepped.member);
             cluster.network.extend(stepped.sent);
         }
@@ -125,6 +147,7 @@ impl Cluster {
             hasher.write_u64(in_transit.digest());
         }
         (&self.budget, &self.committed, &self.leaders).hash(&mut hasher);
+        self.reads.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -159,8 +182,23 @@ impl Step<'_> {
                 self.cluster.budget.writes -= 1;
                 self.run(member, Happening::Write(number))?;
             }
+            Choice::Read { member } => {
+                let number = self.cluster.budget.reads;
+                self.cluster.budget.reads -= 1;
+                self.cluster.reads.push(Waiting {
+                    number,
+                    member,
+                    committed: self.cluster.committed_end(),
+                });
+                self.run(member, Happening::Read(number))?;
+            }
+            Choice::Remove { member, voter } => {
+                self.cluster.budget.removals -= 1;
+                self.run(member, Happening::Remove { voter })?;
+            }
             Choice::Crash { member, kept } => {
                 self.cluster.budget.crashes -= 1;
+                self.cluster.reads.retain(|read| read.member != member);
                 self.break_connections(member);
                 self.run(member, Happening::Crash { kept })?;
                 self.checked.crashes += 1;
@@ -330,6 +368,21 @@ fn is_old_news(told: Epoch, epoch: Epoch, knows_leader: bool) -> bool {
 }
 
 impl Cluster {
+    /// The voters in force at the end of a member's log.
+    pub(super) fn voters_of(&self, member: usize) -> InForce {
+        let log = match self.voters_change {
+            true => self.members[member].disk.log(),
+            false => &[],
+        };
+        in_force(log, self.members.len())
+    }
+
+    /// Where everything ends that some leader has ever declared committed.
+    fn committed_end(&self) -> Offset {
+        let last = self.committed.last();
+        last.map_or(Offset(0), |committed| committed.batch.end_offset())
+    }
+
     /// The epoch's leader by what was ever written, if any.
     pub(super) fn leader_of(&self, epoch: Epoch) -> Option<usize> {
         let found = self.leaders.iter().find(|(led, _)| *led == epoch);

@@ -7,6 +7,8 @@ use node::batch::Batch;
 use node::ids::{Epoch, Offset};
 use node::raft::{EpochStart, QuorumState, Recovered};
 
+use super::voters::control_records;
+
 /// A write to the log.
 #[derive(Debug, Clone, Hash)]
 enum Write {
@@ -116,6 +118,7 @@ impl Disk {
             quorum_state: self.quorum_state,
             log_end: end_of(&self.durable),
             epochs,
+            control_records: self.durable.iter().flat_map(control_records).collect(),
             ..Recovered::default()
         }
     }

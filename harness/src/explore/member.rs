@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use node::ids::Offset;
-use node::message::Response;
+use node::message::{RemoveRaftVoterRequest, Request, Response};
 use node::mutants::Bug;
 use node::raft::{
     AWAITED, Alarm, Configuration, Correlation, EXPLORED_TIMERS, Effect, Input, PeerAnswer,
@@ -17,12 +17,17 @@ use rustc_hash::FxHashMap;
 use super::bounds::hears_forgotten_answers;
 use super::disk::Disk;
 use super::message::{Body, InTransit, Message, id_of, index_of};
+use super::voters::{first as first_voters, key_of};
 use crate::simulation::caught;
 
 /// Tickets of requests whose sender no longer waits begin here; those of awaited ones are below.
 const FORGOTTEN: u64 = 100;
-/// Tickets of clients begin here.
+/// Tickets of clients that write begin here.
 const CLIENTS: u64 = 1000;
+/// The ticket of whoever asks for a change of the voters.
+const OPERATOR: Ticket = Ticket(CLIENTS - 1);
+/// Tickets of clients that read begin here.
+const READERS: u64 = 2000;
 
 /// Something that leaves a member.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,6 +47,10 @@ pub(super) enum Happening<'a> {
     Sync,
     /// A client writes; every write has a number.
     Write(u8),
+    /// A client reads; every read has a number.
+    Read(u8),
+    /// It is asked to remove this member from the voters.
+    Remove { voter: usize },
     /// It loses power with so many unsynced writes on the medium, and starts again.
     Crash { kept: usize },
     /// A request, or an answer, arrives.
@@ -68,6 +77,8 @@ impl Happening<'_> {
             Self::Failed { peer } => (5, peer as u64, 0),
             Self::Redraw { drawn, other } => (6, drawn as u64, other as u64),
             Self::Forgotten { asker } => (7, asker as u64, 0),
+            Self::Read(number) => (8, u64::from(number), 0),
+            Self::Remove { voter } => (9, voter as u64, 0),
         };
         let mut hasher = DefaultHasher::new();
         parts.hash(&mut hasher);
@@ -129,6 +140,11 @@ fn finished(mut member: Member, outcome: Outcome) -> Stepped {
 pub(super) enum Event {
     Persisted(QuorumState),
     Traced(TraceEvent),
+    /// A read is answered with everything below the offset, or not at all.
+    ReadEnded {
+        number: u8,
+        read_offset: Option<Offset>,
+    },
 }
 
 /// The same while it is being found out.
@@ -137,6 +153,18 @@ struct Outcome {
     sent: Vec<Outgoing>,
     events: Vec<Event>,
     forgotten: Vec<usize>,
+}
+
+impl Outcome {
+    /// A client that has this ticket hears something; whoever writes is of no interest.
+    fn note_read(&mut self, ticket: Ticket, read_offset: Option<Offset>) {
+        if let Some(number) = ticket.0.checked_sub(READERS) {
+            self.events.push(Event::ReadEnded {
+                number: number as u8,
+                read_offset,
+            });
+        }
+    }
 }
 
 /// The ticket of a request of member number `asker`.
@@ -155,39 +183,57 @@ pub(super) struct Member {
     pub(super) promised: QuorumState,
     /// The largest high watermark that this incarnation has shown.
     pub(super) exposed: Offset,
-    member_count: usize,
+    setting: Setting,
     digest: u64,
+}
+
+/// What is the same for all members at all times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) member_count: usize,
+    /// Whether the voters are in the log, where they can change.
+    pub(super) voters_change: bool,
+    pub(super) bug: Option<Bug>,
+}
+
+impl Setting {
+    fn configuration(&self, index: usize) -> Configuration {
+        let ids = (0..self.member_count).map(id_of).collect();
+        let configured = Configuration::of_static_voters(id_of(index), "", ids, EXPLORED_TIMERS, 0);
+        Configuration {
+            bug: self.bug,
+            directory_id: self
+                .voters_change
+                .then(|| key_of(index).directory_id)
+                .flatten(),
+            ..configured
+        }
+    }
 }
 
 impl Member {
     /// A member that starts for the first time.
-    pub(super) fn fresh(index: usize, member_count: usize, bug: Option<Bug>) -> Stepped {
+    pub(super) fn fresh(index: usize, setting: Setting) -> Stepped {
         let disk = Disk::default();
         let promised = QuorumState::default();
-        let (member, outcome) = Self::start(index, member_count, bug, disk, promised);
+        let (member, outcome) = Self::start(index, setting, disk, promised);
         finished(member, outcome)
     }
 
-    fn start(
-        index: usize,
-        member_count: usize,
-        bug: Option<Bug>,
-        disk: Disk,
-        promised: QuorumState,
-    ) -> (Self, Outcome) {
-        let voters = (0..member_count).map(id_of).collect();
-        let mut configuration =
-            Configuration::of_static_voters(id_of(index), "", voters, EXPLORED_TIMERS, 0);
-        configuration.bug = bug;
-        let recovered = disk.recover();
-        let (replica, effects) = Replica::start(configuration, recovered, 0);
+    fn start(index: usize, setting: Setting, disk: Disk, promised: QuorumState) -> (Self, Outcome) {
+        let mut recovered = disk.recover();
+        recovered.snapshot_voters = setting
+            .voters_change
+            .then(|| first_voters(setting.member_count));
+        let (replica, effects) = Replica::start(setting.configuration(index), recovered, 0);
+        let bug = setting.bug;
         let mut member = Self {
             replica,
             disk,
             held: Vec::new(),
             promised,
             exposed: Offset(0),
-            member_count,
+            setting,
             digest: 0,
         };
         let mut outcome = Outcome::default();
@@ -201,7 +247,22 @@ impl Member {
             Happening::Alarm(alarm) => self.feed(bug, alarm.at_ns(), Input::Tick),
             Happening::Sync => self.sync(bug),
             Happening::Write(number) => self.propose(bug, number),
-            Happening::Crash { kept } => self.crash(bug, kept),
+            Happening::Read(number) => {
+                let tickets = vec![Ticket(READERS + u64::from(number))];
+                self.feed(bug, 0, Input::Read { tickets })
+            }
+            Happening::Remove { voter } => {
+                let request = RemoveRaftVoterRequest {
+                    cluster_id: String::new(),
+                    voter: key_of(voter),
+                };
+                let input = Input::PeerRequest {
+                    ticket: OPERATOR,
+                    request: Box::new(Request::RemoveRaftVoter(request)),
+                };
+                self.feed(bug, 0, input)
+            }
+            Happening::Crash { kept } => self.crash(kept),
             Happening::Arrival(in_transit) => self.receive(bug, in_transit),
             Happening::Failed { peer } => self.hear(bug, peer, AWAITED, PeerAnswer::Failed),
             Happening::Redraw { drawn, other } => {
@@ -250,12 +311,12 @@ impl Member {
     }
 
     /// Loses power, with the first `kept` of its unsynced writes on the medium, and starts again.
-    fn crash(&mut self, bug: Option<Bug>, kept: usize) -> Outcome {
+    fn crash(&mut self, kept: usize) -> Outcome {
         self.disk.lose_power(kept);
         let index = index_of(self.replica.id());
         let disk = std::mem::take(&mut self.disk);
-        let others = (0..self.member_count).filter(|&other| other != index);
-        let (member, mut outcome) = Self::start(index, self.member_count, bug, disk, self.promised);
+        let others = (0..self.setting.member_count).filter(|&other| other != index);
+        let (member, mut outcome) = Self::start(index, self.setting, disk, self.promised);
         outcome.forgotten = others.collect();
         *self = member;
         outcome
@@ -295,7 +356,7 @@ impl Member {
     /// Handles one input, and the end of back-off that may follow from it.
     fn feed(&mut self, bug: Option<Bug>, now_ns: u64, input: Input) -> Outcome {
         let awaited = |replica: &Replica, peer| replica.awaits(id_of(peer)) == Some(AWAITED);
-        let peers = (0..self.member_count).filter(|&peer| awaited(&self.replica, peer));
+        let peers = (0..self.setting.member_count).filter(|&peer| awaited(&self.replica, peer));
         let before: Vec<usize> = peers.collect();
         let effects = self.replica.step(now_ns, input);
         let gone = before
@@ -346,6 +407,9 @@ impl Member {
                     };
                     self.release(outgoing, outcome);
                 }
+                Effect::Reply {
+                    ticket: OPERATOR, ..
+                } => {}
                 Effect::Reply { ticket, response } => {
                     let outgoing = answer(ticket, response);
                     self.release(outgoing, outcome);
@@ -365,10 +429,13 @@ impl Member {
                 }
                 Effect::Committed { high_watermark } => self.exposed = high_watermark,
                 Effect::Trace(traced) => outcome.events.push(Event::Traced(traced.event)),
-                // What clients hear is the high watermark's matter; snapshots are never taken.
+                Effect::ReadReady {
+                    ticket,
+                    read_offset,
+                } => outcome.note_read(ticket, Some(read_offset)),
+                Effect::Refused { ticket, .. } => outcome.note_read(ticket, None),
+                // What writers hear is the high watermark's matter; snapshots are never taken.
                 Effect::Proposed { .. }
-                | Effect::Refused { .. }
-                | Effect::ReadReady { .. }
                 | Effect::LeadershipLost
                 | Effect::ReplyFetchSnapshot { .. }
                 | Effect::StoreSnapshotChunk { .. }

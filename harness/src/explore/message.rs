@@ -109,9 +109,10 @@ fn of_request(request: &Request) -> String {
             format!("resignation from epoch {}", request.leader_epoch)
         }
         Request::Fetch(request) => format!(
-            "fetch, epoch {}, from {}",
+            "fetch, epoch {}, from {}{}",
             request.current_leader_epoch,
             position(request.fetch_offset, request.last_fetched_epoch),
+            of_round(request.read_round),
         ),
         other => format!("{other:?}"),
     }
@@ -164,7 +165,15 @@ fn of_fetched(response: &FetchResponse) -> String {
     if let Some(high_watermark) = response.high_watermark {
         text += &format!(", high watermark {high_watermark}");
     }
-    text + &of_error(response.error)
+    text + &of_round(response.read_round) + &of_error(response.error)
+}
+
+/// How far reads were heard of, if there were any.
+fn of_round(read_round: u64) -> String {
+    match read_round {
+        0 => String::new(),
+        round => format!(", read round {round}"),
+    }
 }
 
 fn of_error(error: ErrorCode) -> String {

@@ -30,6 +30,7 @@ mod rules;
 mod schedule;
 mod search;
 mod steps;
+mod voters;
 
 pub use bounds::{Beginning, Bounds, Budget};
 pub use rules::{Checked, Rule, Violation};

@@ -1,7 +1,7 @@
 //! Owns what must hold after everything that a member does, and how often it was checked.
 //! Never changes a cluster, except for what was ever committed and who ever led.
 //!
-//! The rules and their names are those of the epoch history (`I1` to `I6`, `K2`, `K6`), judged here on the
+//! The rules and their names are those of the epoch history (`I1` to `I6`, `K1`, `K2`, `K6`, `M6`), judged here on the
 //! members themselves instead of on what their traces say.
 
 use std::fmt;
@@ -14,7 +14,8 @@ use node::trace::TraceEvent;
 
 use super::cluster::{Cluster, Committed};
 use super::member::{Event, Member, promised_after};
-use super::message::{id_of, name};
+use super::message::{id_of, index_of, name};
+use super::voters::{in_force, objection};
 
 /// Something that must always hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,25 +32,32 @@ pub enum Rule {
     EpochAscends,
     /// What a leader commits, a majority has made durable, its own first record included.
     Majority,
+    /// Voters change one at a time, each change after the one before is committed, and are in force once they are
+    /// in the log.
+    Voters,
     /// A high watermark never goes back, and what is committed stays and is the same everywhere.
     Watermark,
     /// One vote for each epoch, not even by a crash another one.
     OneVote,
+    /// A read sees everything that was committed when it arrived.
+    FreshRead,
     /// No node stops itself.
     KeepsGoing,
 }
 
 impl Rule {
     /// All rules, in the order in which they are told.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::OneLeader,
         Self::Completeness,
         Self::Matching,
         Self::LeaderAppends,
         Self::EpochAscends,
         Self::Majority,
+        Self::Voters,
         Self::Watermark,
         Self::OneVote,
+        Self::FreshRead,
         Self::KeepsGoing,
     ];
 
@@ -62,8 +70,10 @@ impl Rule {
             Self::LeaderAppends => "I4",
             Self::EpochAscends => "I5",
             Self::Majority => "I6",
+            Self::Voters => "K1",
             Self::Watermark => "K2",
             Self::OneVote => "K6",
+            Self::FreshRead => "M6",
             Self::KeepsGoing => "node",
         }
     }
@@ -79,8 +89,12 @@ impl Rule {
             Self::Majority => {
                 "what is committed is durable on a majority, up to a record of its epoch"
             }
+            Self::Voters => {
+                "voters change one by one, each change after the one before is committed"
+            }
             Self::Watermark => "high watermarks never go back, and what is committed stays",
             Self::OneVote => "one vote for each epoch, also across crashes",
+            Self::FreshRead => "a read sees everything that was committed when it arrived",
             Self::KeepsGoing => "no node stops itself",
         }
     }
@@ -119,6 +133,10 @@ pub struct Checked {
     pub truncations: u64,
     /// Crashes with a restart.
     pub crashes: u64,
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Changes of the voters that a leader appended.
+    pub voter_changes: u64,
 }
 
 impl Checked {
@@ -136,6 +154,8 @@ impl Checked {
         self.commits += other.commits;
         self.truncations += other.truncations;
         self.crashes += other.crashes;
+        self.reads += other.reads;
+        self.voter_changes += other.voter_changes;
     }
 
     /// Judges what a member has just done: it was `before`, and is what the cluster has in its place.
@@ -160,28 +180,46 @@ impl Checked {
         // A new incarnation has shown nothing yet.
         let mut exposed = if restarted { Offset(0) } else { before.exposed };
         let mut log_changed = false;
+        // Who commits its own removal leads until then, and no longer at the end of the step.
+        let now = cluster.members[index].replica.role();
+        let mut role = if restarted {
+            now
+        } else {
+            before.replica.role()
+        };
         for event in events {
             match event {
                 Event::Persisted(state) => {
                     self.persisted(cluster, index, promised, *state)?;
                     promised = promised_after(promised, *state);
                 }
-                Event::Traced(TraceEvent::RoleChange {
-                    role: Role::Leader, ..
-                }) => self.elected(cluster, index)?,
+                Event::Traced(TraceEvent::RoleChange { role: new, .. }) => {
+                    role = *new;
+                    if role == Role::Leader {
+                        self.elected(cluster, index)?;
+                    }
+                }
                 Event::Traced(TraceEvent::Append { .. }) => log_changed = true,
                 Event::Traced(TraceEvent::Truncate { log_end }) => {
                     self.truncated(cluster, index, exposed, *log_end)?;
                 }
                 Event::Traced(TraceEvent::HighWatermark { high_watermark, .. }) => {
-                    self.watermark(cluster, index, exposed, *high_watermark)?;
+                    let leads = role == Role::Leader;
+                    self.watermark(cluster, index, exposed, *high_watermark, leads)?;
                     exposed = *high_watermark;
                 }
                 Event::Traced(_) => {}
+                Event::ReadEnded {
+                    number,
+                    read_offset,
+                } => self.read(cluster, index, *number, *read_offset)?,
             }
         }
         if log_changed {
             self.matching(cluster, index)?;
+        }
+        if cluster.voters_change {
+            self.voters(cluster, index, before)?;
         }
         Ok(())
     }
@@ -248,6 +286,58 @@ impl Checked {
         Ok(())
     }
 
+    /// Whether the voters changed as they may, and whether the member goes by those in its log.
+    fn voters(
+        &mut self,
+        cluster: &Cluster,
+        index: usize,
+        before: &Member,
+    ) -> Result<(), Violation> {
+        let replica = &cluster.members[index].replica;
+        let voters = cluster.voters_of(index);
+        let is_listed = voters.voters.contains(&id_of(index));
+        self.demand(Rule::Voters, replica.is_voter() == is_listed, || {
+            let (who, not) = (name(index), if is_listed { "not " } else { "" });
+            format!(
+                "{who} takes itself {not}for a voter, against the last record of voters in its log"
+            )
+        })?;
+        let earlier = in_force(before.disk.log(), cluster.members.len());
+        if replica.role() != Role::Leader || voters.voters == earlier.voters {
+            return Ok(());
+        }
+        self.voter_changes += 1;
+        let high_watermark = before.replica.high_watermark();
+        let objection = objection(&earlier, &voters, high_watermark);
+        self.demand(Rule::Voters, objection.is_none(), || {
+            let objection = objection.unwrap_or_default();
+            format!("{} changes the voters {objection}", name(index))
+        })
+    }
+
+    /// A read is answered with everything below an offset, or not at all.
+    fn read(
+        &mut self,
+        cluster: &mut Cluster,
+        index: usize,
+        number: u8,
+        read_offset: Option<Offset>,
+    ) -> Result<(), Violation> {
+        let mut ended = cluster.reads.extract_if(.., |read| read.number == number);
+        let (Some(read), Some(read_offset)) = (ended.next(), read_offset) else {
+            return Ok(());
+        };
+        self.reads += 1;
+        self.demand(Rule::FreshRead, read_offset >= read.committed, || {
+            format!(
+                "{} answers a read with what is below {read_offset}, and everything below {} was committed when \
+                 the read arrived",
+                name(index),
+                read.committed
+            )
+        })
+    }
+
     fn elected(&mut self, cluster: &Cluster, index: usize) -> Result<(), Violation> {
         self.elections += 1;
         let epoch = cluster.members[index].replica.epoch();
@@ -290,6 +380,7 @@ impl Checked {
         index: usize,
         exposed: Offset,
         high_watermark: Offset,
+        leads: bool,
     ) -> Result<(), Violation> {
         self.demand(Rule::Watermark, high_watermark >= exposed, || {
             format!(
@@ -297,7 +388,6 @@ impl Checked {
                 name(index)
             )
         })?;
-        let leads = cluster.members[index].replica.role() == Role::Leader;
         if leads {
             self.by_majority(cluster, index, high_watermark)?;
         }
@@ -317,15 +407,16 @@ impl Checked {
             return Ok(());
         };
         let has = |durable: &[Batch]| durable.contains(last);
-        let holders = cluster.members.iter();
+        let voters = cluster.voters_of(index).voters;
+        let holders = voters.iter().map(|id| &cluster.members[index_of(*id)]);
         let holders = holders.filter(|member| has(member.disk.durable())).count();
-        let needed = cluster.members.len() / 2 + 1;
+        let needed = voters.len() / 2 + 1;
         self.demand(Rule::Majority, holders >= needed, || {
             format!(
-                "{} declares everything below {high_watermark} committed, which only {holders} of {} nodes \
+                "{} declares everything below {high_watermark} committed, which only {holders} of {} voters \
                  have made durable",
                 name(index),
-                cluster.members.len()
+                voters.len()
             )
         })?;
         let epoch = member.replica.epoch();

@@ -25,6 +25,10 @@ pub enum Kind {
     Crash,
     /// A client writes.
     Write,
+    /// A client reads.
+    Read,
+    /// A voter is to be removed.
+    Removal,
     /// A message is lost.
     Loss,
     /// A request will come twice.

@@ -64,6 +64,7 @@ pub fn store_run(
             write_data(&path.join("data"), files)?;
         }
     }
+    folder.seal()?;
     folder.write_verdict(&simulated.verdict)?;
     Ok(folder)
 }

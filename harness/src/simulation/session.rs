@@ -136,6 +136,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
         trace: Vec::new(),
         disks: std::mem::take(&mut remains.images),
         logs: BTreeMap::new(),
+        differences: Vec::new(),
     };
     Ok(Over {
         recording,
@@ -162,6 +163,7 @@ fn manifest(plan: &SessionPlan) -> Manifest {
         replay_of: None,
         phases: Phases::default(),
         simulation: None,
+        seal: None,
     }
 }
 

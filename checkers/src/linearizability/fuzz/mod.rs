@@ -192,6 +192,43 @@ fn refuted_relaxations_are_violations() {
     assert!(refuted * 2 > bad, "{refuted} of {bad}");
 }
 
+#[test]
+fn what_is_decided_by_prices_is_so() {
+    let limits = Limits::default();
+    let priced = Settings {
+        engines: Engines::Priced,
+        ..Settings::new(&limits)
+    };
+    let (mut refuted, mut bad, mut ordered, mut good) = (0, 0, 0, 0);
+    for number in 0..3000 * fuzz_factor() {
+        let mut random = Random((12 << 32) + number);
+        let mut generator = registers(&mut random, number % 2 == 0, false);
+        let shape = Shape::any(&mut random);
+        let timeline = history(&mut random, shape, &mut generator);
+        let object = *generator.object();
+        let first = first_failing(&object, &timeline);
+        match first {
+            Some(_) => bad += 1,
+            None => good += 1,
+        }
+        match object.search(&timeline, priced) {
+            Searched::Order(order) => {
+                ordered += 1;
+                assert_eq!(replay(&object, &timeline, &order), Ok(()), "{timeline:?}");
+            }
+            Searched::None { failed, .. } => {
+                refuted += 1;
+                let end = |operation: u32| timeline.intervals()[operation as usize].1;
+                let first = first.unwrap_or_else(|| panic!("{number}: {timeline:?}"));
+                assert!(end(first) <= end(failed), "{number}: {timeline:?}");
+            }
+            Searched::Unknown { .. } => {}
+        }
+    }
+    assert!(refuted * 10 > bad * 9, "{refuted} of {bad}");
+    assert!(ordered * 10 > good * 9, "{ordered} of {good}");
+}
+
 /// How many histories it takes until the mistake shows.
 fn histories_until_noticed(mistake: Mistake, seed: u64) -> Option<u64> {
     let limits = Limits::default();

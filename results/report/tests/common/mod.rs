@@ -98,6 +98,7 @@ pub fn manifest(name: &str, seed: u64) -> Manifest {
             ..Phases::default()
         },
         simulation: None,
+        seal: None,
     }
 }
 

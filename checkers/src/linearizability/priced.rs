@@ -1,0 +1,256 @@
+//! Owns the search for the cheapest order when operations of unknown outcome cost something.
+//! Never keeps which of them were used: one number stands for all, so that hundreds of them cost no more
+//! than a few.
+//!
+//! At the right prices (see `prices`), no order that can be is too expensive. So where even the cheapest way past
+//! some completion is, there is no order; and a cheapest way that uses nothing more often than it was
+//! invoked is an order. Otherwise its excess tells how prices have to change. What remains undecided is what
+//! is wrong only because nothing can be used half, which other searches must tell.
+
+use super::Limit;
+use super::antichain::{Account, Antichain, Kinds};
+use super::bits::Bits;
+use super::compiled::Model;
+use super::configuration::{Configuration, Due, Mistake, Move, Walker};
+use super::levels::{Levels, Window};
+use super::portfolio::{Searched, Settings, exceeded, order_along};
+use super::prices::{Haggling, Objection, Prices};
+use super::timeline::NEVER;
+
+/// Searches at one set of prices after another. What cannot be decided so ends as if a limit of
+/// configurations had been reached.
+pub(super) fn search<M: Model, const W: usize, const C: usize>(
+    levels: &Levels<'_, M::Action>,
+    model: &mut M,
+    settings: Settings<'_>,
+) -> Searched {
+    let mut haggling = Haggling::new(&levels.optional);
+    let mut deepest_level = 0;
+    let mut visited_count = 0;
+    loop {
+        let prices = haggling.prices(&levels.optional);
+        let mut cheapest = Cheapest::<M, W>::new(levels, model, &prices, settings.mistake);
+        let ended = loop {
+            if let Some(ended) = cheapest.go_on(model) {
+                break Ok(ended);
+            }
+            let spent = visited_count + cheapest.visited_count;
+            if let Some(limit) = exceeded(settings.limits, spent, cheapest.memory_bytes()) {
+                break Err(limit);
+            }
+        };
+        visited_count += cheapest.visited_count;
+        deepest_level = deepest_level.max(cheapest.level());
+        let unknown = |limit| Searched::Unknown {
+            limit,
+            level: deepest_level,
+            visited_count,
+        };
+        let way = match ended {
+            Err(limit) => return unknown(limit),
+            Ok(Way::TooExpensive) => {
+                return Searched::None {
+                    failed: levels.deadline(cheapest.level() as usize) as u32,
+                    states: Vec::new(),
+                    anchor: None,
+                };
+            }
+            Ok(Way::Found(way)) => way,
+        };
+        let uses: Vec<(u32, u32)> = way
+            .iter()
+            .filter_map(|(by, level)| match by {
+                Move::Optional(class) => Some((*class, *level)),
+                _ => None,
+            })
+            .collect();
+        match haggling.object_to(&levels.optional, &uses) {
+            Objection::None => {
+                let moves = way.into_iter().map(|(by, _)| by);
+                let order = order_along::<M, W, C>(levels, model, moves, settings.mistake);
+                return Searched::Order(order);
+            }
+            Objection::Repriced => {}
+            Objection::NotAgain => return unknown(Limit::Configurations),
+        }
+    }
+}
+
+/// How one search ended.
+enum Way {
+    /// The cheapest way to the end, with the level of every move.
+    Found(Vec<(Move, u32)>),
+    /// Nothing that can be paid leads past the level.
+    TooExpensive,
+}
+
+/// How a configuration was reached.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    /// Place of the link before, [`NEVER`] at the root.
+    before: u32,
+    by: Move,
+    level: u32,
+}
+
+/// The cheapest configurations at one level. What was paid stands where others keep what was used.
+struct Cheapest<'a, 'b, M: Model, const W: usize> {
+    levels: &'a Levels<'b, M::Action>,
+    prices: &'a Prices,
+    window: Window<M::Action, W>,
+    here: Antichain<W, 1>,
+    next: Antichain<W, 1>,
+    passing: Vec<(Configuration<W, 1>, u32)>,
+    links: Vec<Link>,
+    mistake: Mistake,
+    visited_count: u64,
+}
+
+impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
+    fn new(
+        levels: &'a Levels<'b, M::Action>,
+        model: &mut M,
+        prices: &'a Prices,
+        mistake: Mistake,
+    ) -> Self {
+        let mut search = Self {
+            levels,
+            prices,
+            window: Window::new(levels, |action| model.kind(action)),
+            here: Antichain::new(Account::Price),
+            next: Antichain::new(Account::Price),
+            passing: Vec::new(),
+            links: Vec::new(),
+            mistake,
+            visited_count: 0,
+        };
+        let root = search.walker(model).root(&mut |_| {});
+        let kinds = Kinds::of(&search.window);
+        search.here.insert(&root, &kinds, NEVER);
+        search
+    }
+
+    fn walker<'c>(&'c mut self, model: &'c mut M) -> Walker<'c, 'b, M, W, 1>
+    where
+        'a: 'c,
+    {
+        Walker {
+            levels: self.levels,
+            model,
+            window: &mut self.window,
+            mistake: self.mistake,
+        }
+    }
+
+    fn level(&self) -> u32 {
+        self.window.level() as u32
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let links = self.links.capacity() * size_of::<Link>();
+        self.here.memory_bytes() + self.next.memory_bytes() + links as u64
+    }
+
+    /// Passes one level. Says how it ended, if it has.
+    fn go_on(&mut self, model: &mut M) -> Option<Way> {
+        let mut place = 0;
+        while place < self.here.len() {
+            if let Some((configuration, link)) = self.here.get(place) {
+                self.expand(model, &configuration, link);
+            }
+            place += 1;
+        }
+        if self.passing.is_empty() {
+            return Some(Way::TooExpensive);
+        }
+        let mut passing = std::mem::take(&mut self.passing);
+        {
+            let walker = self.walker(model);
+            for (configuration, _) in &mut passing {
+                walker.leave(configuration);
+            }
+        }
+        let opened = self.walker(model).forward();
+        if self.window.level() == self.levels.count() {
+            let cheapest = passing
+                .iter()
+                .min_by_key(|(configuration, _)| configuration.optional.number());
+            return cheapest.map(|(_, link)| Way::Found(self.way(*link)));
+        }
+        self.next.clear();
+        let kinds = Kinds::of(&self.window);
+        for (mut configuration, link) in passing.drain(..) {
+            let mut walker = self.walker(model);
+            if walker.enter(&mut configuration, &opened, &mut |_| {}) {
+                self.next.insert(&configuration, &kinds, link);
+            }
+        }
+        self.passing = passing;
+        std::mem::swap(&mut self.here, &mut self.next);
+        None
+    }
+
+    /// Adds what the configuration leads to at this level.
+    fn expand(&mut self, model: &mut M, from: &Configuration<W, 1>, link: u32) {
+        self.visited_count += 1;
+        let due = self.walker(model).due(from);
+        if due == Due::Nothing {
+            self.passing.push((*from, link));
+            return;
+        }
+        if due == Due::LastChance {
+            let link = self.link(link, Move::Complete, from.level);
+            self.passing.push((*from, link));
+        }
+        let kinds = Kinds::of(&self.window);
+        let open_count = self.window.open_count();
+        for number in 0..open_count {
+            let Some(slot) = self.window.slot(number) else {
+                break;
+            };
+            let by = Move::Open(slot as u32);
+            if let Some(next) = self.walker(model).after(from, by, &mut |_| {}) {
+                self.add(&next, &kinds, link, by);
+            }
+        }
+        for class in 0..self.levels.optional.len() {
+            let Some(cost) = self.prices.cost(class, from.level) else {
+                // Classes are in the order in which they begin.
+                break;
+            };
+            let paid = from.optional.number() + cost;
+            if paid > self.prices.budget() {
+                continue;
+            }
+            let action = self.levels.optional[class].action;
+            let mut walker = self.walker(model);
+            if let Some(mut next) = walker.after_unknown(from, action, NEVER, &mut |_| {}) {
+                next.optional = Bits::of_number(paid);
+                self.add(&next, &kinds, link, Move::Optional(class as u32));
+            }
+        }
+    }
+
+    fn add(&mut self, next: &Configuration<W, 1>, kinds: &Kinds<W>, before: u32, by: Move) {
+        self.visited_count += 1;
+        if self.here.insert(next, kinds, self.links.len() as u32) {
+            self.link(before, by, next.level);
+        }
+    }
+
+    fn link(&mut self, before: u32, by: Move, level: u32) -> u32 {
+        self.links.push(Link { before, by, level });
+        self.links.len() as u32 - 1
+    }
+
+    /// All moves up to a link.
+    fn way(&self, mut link: u32) -> Vec<(Move, u32)> {
+        let mut way = Vec::new();
+        while let Some(Link { before, by, level }) = self.links.get(link as usize) {
+            way.push((*by, *level));
+            link = *before;
+        }
+        way.reverse();
+        way
+    }
+}
