@@ -78,7 +78,9 @@ async fn silent_connections_beyond_the_cap_make_room_for_those_that_ask() {
 
 #[tokio::test]
 async fn halves_of_requests_cost_clients_no_answer_and_the_leader_nothing() {
-    let cluster = Cluster::start(&["--max-connections=300"]);
+    // Longer than the quick timers: a busy machine must not look like a leader that is starved.
+    let timers = ["--fetch-timeout-ms=2000", "--request-timeout-ms=2000"];
+    let cluster = Cluster::start(&["--max-connections=300", timers[0], timers[1]]);
     cluster.write_anywhere("a", json!(0)).await;
     let leader = cluster.leader().await;
     let epoch = cluster.quorum(leader).await.unwrap()["epoch"].clone();
