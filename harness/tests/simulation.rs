@@ -288,8 +288,9 @@ fn an_assertion_that_fails_ends_the_node_and_not_the_simulation() {
 #[test]
 fn a_snapshot_that_is_not_durable_is_found_on_the_disk_without_a_crash() {
     let lab = Lab::new();
-    let arguments =
-        "sim --nemesis none --snapshot-every 4096 --bug snapshot-no-fsync --time 6 --seed 3 --json";
+    // With a retention that keeps all of the log, so that there is something to take away from it.
+    let arguments = "sim --nemesis none --snapshot-every 4096 --retention 1000000 --bug snapshot-no-fsync \
+                     --time 6 --seed 3 --json";
     let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
     let verdict = document(&lab.latest().join("verdict.json"));
@@ -304,7 +305,9 @@ fn a_snapshot_that_is_not_durable_is_found_on_the_disk_without_a_crash() {
     assert_eq!(again["checkers"]["disks"]["summary"], summary);
     let path = lab.latest().join("nodes/n1/disk.json");
     let mut image = document(&path);
-    image["batches"].as_array_mut().unwrap().pop();
+    // The very last ones may not have been reported as durable.
+    let batches = image["batches"].as_array_mut().unwrap();
+    batches.truncate(batches.len() / 2);
     image["quorum_state"]["voted_for"] = "n9".into();
     std::fs::write(&path, image.to_string()).unwrap();
     lab.harness(&["analyze", "latest", "--json"]);

@@ -4,7 +4,9 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod boundary;
+mod clients;
 mod disk_description;
+mod disk_work;
 mod messages;
 mod moments;
 mod snapshot_work;
@@ -12,15 +14,13 @@ mod snapshots;
 mod starting;
 mod waiting;
 
-use crate::client::{ClientReply, ClientRequest, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
-use crate::machine::{Command, Machine, Object};
+use crate::machine::Machine;
 use crate::message::Response;
 use crate::moment::{Edge, Moment};
 use crate::mutants::Bug;
 use crate::raft::{
-    Configuration, Effect, Input, PeerAnswer, ProposalRefusal, QuorumDescription, QuorumState,
-    Refusal, Replica, Role, Ticket,
+    Configuration, Effect, Input, PeerAnswer, QuorumDescription, QuorumState, Replica, Role,
 };
 use crate::storage::disk::Disk;
 use crate::storage::{
@@ -33,15 +33,10 @@ pub use boundary::{
     Arrival, Departure, LoadError, NodeError, NodeOptions, Outbox, StartError, StateDescription,
 };
 pub use disk_description::{DiskDescription, LoaderDescription};
+use disk_work::DiskWork;
 pub use snapshots::SnapshotOptions;
 use snapshots::Snapshots;
-use waiting::{Proposed, Waiting, in_batches};
-
-/// How much of the log is read at once when committed records are applied, in bytes.
-const APPLY_CHUNK_BYTES: u64 = 1024 * 1024;
-
-/// How long the log must not have grown before it is sealed, in nanoseconds.
-const SEAL_AFTER_NS: u64 = 250_000_000;
+use waiting::{Waiting, in_batches};
 
 /// One node: protocol core, storage and state machine behind one owner.
 #[derive(Debug)]
@@ -59,16 +54,7 @@ pub struct NodeLoop<D: Disk> {
     /// A snapshot of the leader that is being stored.
     download: Option<SnapshotDownload>,
     loader: LoaderDescription,
-    /// Whether bytes were appended or cut since the last sync began.
-    unsynced: bool,
-    /// Whether a sync is under way.
-    syncing: bool,
-    /// When the log was last synced, if it was not sealed since.
-    unsealed_since_ns: Option<u64>,
-    /// What waits for the next sync.
-    held: Vec<Departure>,
-    /// What waits for the sync that is under way.
-    held_by_sync: Vec<Departure>,
+    disk_work: DiskWork,
 }
 
 impl<D: Disk> NodeLoop<D> {
@@ -129,11 +115,7 @@ impl<D: Disk> NodeLoop<D> {
                 loaded_count: u64::from(newest.is_some()),
                 ..LoaderDescription::default()
             },
-            unsynced: false,
-            syncing: false,
-            unsealed_since_ns: None,
-            held: Vec::new(),
-            held_by_sync: Vec::new(),
+            disk_work: DiskWork::new(now_ns),
         };
         node.carry_out(now_ns, effects, outbox)?;
         node.sync(now_ns, outbox)?;
@@ -253,7 +235,7 @@ impl<D: Disk> NodeLoop<D> {
 
     /// Whether something was stored that no sync covers yet. Never while one is under way.
     pub fn awaits_sync(&self) -> bool {
-        self.unsynced && !self.syncing && !self.skips_sync()
+        self.disk_work.awaits_sync() && !self.skips_sync()
     }
 
     /// Begins to make everything durable that is stored now. Only running what is returned waits for
@@ -265,11 +247,11 @@ impl<D: Disk> NodeLoop<D> {
         if outbox.wants_moments() && self.replica.has_unflushed() {
             outbox.moment(Edge::Before, Moment::Flush);
         }
-        let sync = self.storage.begin_sync()?;
-        self.unsynced = false;
-        self.syncing = true;
-        self.held_by_sync.append(&mut self.held);
-        Ok(sync)
+        Ok(if self.disk_work.begin() {
+            self.storage.begin_sync_and_note_end()?
+        } else {
+            self.storage.begin_sync()?
+        })
     }
 
     /// Lets go what waited for a sync that has run. That may store again (a leader that just learned of
@@ -283,17 +265,12 @@ impl<D: Disk> NodeLoop<D> {
         synced: LogSynced,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
-        let log_end = self.storage.finish_sync(synced)?;
-        self.syncing = false;
-        let Some(log_end) = log_end else {
-            // The log was cut meanwhile, which the next sync makes good.
-            self.unsynced = true;
-            self.held
-                .splice(..0, std::mem::take(&mut self.held_by_sync));
+        let Some(log_end) = self.storage.finish_sync(synced)? else {
+            // The log was cut meanwhile.
+            self.disk_work.finish_in_vain();
             return Ok(());
         };
-        self.unsealed_since_ns = Some(now_ns);
-        for departure in std::mem::take(&mut self.held_by_sync) {
+        for departure in self.disk_work.finish(now_ns) {
             self.depart(departure, outbox);
         }
         self.step(now_ns, Input::Flushed { log_end }, outbox)
@@ -321,14 +298,8 @@ impl<D: Disk> NodeLoop<D> {
     /// Leaves a witness of the last sync once nothing follows it for a while: without one, damage to
     /// it would look like a write that a crash has torn.
     fn seal_when_quiet(&mut self, now_ns: u64) -> Result<(), NodeError> {
-        if self.syncing || self.unsynced {
-            return Ok(());
-        }
-        if let Some(since_ns) = self.unsealed_since_ns
-            && now_ns.saturating_sub(since_ns) >= SEAL_AFTER_NS
-        {
+        if self.disk_work.take_seal(now_ns) {
             self.storage.seal()?;
-            self.unsealed_since_ns = None;
         }
         Ok(())
     }
@@ -383,53 +354,17 @@ impl<D: Disk> NodeLoop<D> {
         self.replica.leader()
     }
 
+    /// Where clients get on, as far as the replica knows: here, or with a leader that answers it.
+    pub fn serving_leader(&self) -> Option<NodeId> {
+        self.replica.serving_leader()
+    }
+
     /// The last thing to do before an orderly end: marks the log as known to be complete.
     ///
     /// # Errors
     /// When the disk fails; everything that was promised is durable all the same.
     pub fn close(mut self) -> Result<(), NodeError> {
         Ok(self.storage.seal()?)
-    }
-
-    fn admit(
-        &mut self,
-        ticket: Ticket,
-        request: ClientRequest,
-        commands: &mut Vec<(Ticket, Vec<u8>)>,
-        reads: &mut Vec<Ticket>,
-        outbox: &mut impl Outbox,
-    ) {
-        let (stamp, operations, is_transaction) = match request {
-            ClientRequest::Read { object } => {
-                self.waiting.read(ticket, object);
-                reads.push(ticket);
-                return;
-            }
-            ClientRequest::LocalRead { object } => {
-                return self.serve_local_read(ticket, &object, outbox);
-            }
-            ClientRequest::Apply { stamp, operation } => (stamp, vec![operation], false),
-            ClientRequest::Transaction { stamp, operations } => (stamp, operations, true),
-        };
-        let command = Command { stamp, operations };
-        match command.encode() {
-            Ok(encoded) => {
-                let proposed = Proposed {
-                    is_transaction,
-                    always_succeeds: command.always_succeeds(),
-                };
-                self.waiting.propose(ticket, proposed);
-                commands.push((ticket, encoded));
-            }
-            Err(fault) => {
-                let reply = ClientReply::Invalid {
-                    fault,
-                    leader: self.replica.leader(),
-                    epoch: self.replica.epoch(),
-                };
-                self.answer(ticket, reply, outbox);
-            }
-        }
     }
 
     fn step(
@@ -458,24 +393,15 @@ impl<D: Disk> NodeLoop<D> {
         self.has(Bug::FollowerNoFsync) && self.replica.role() == Role::Follower
     }
 
-    /// Tells a client what speaks only of what a majority has made durable.
-    fn answer(&mut self, ticket: Ticket, reply: ClientReply, outbox: &mut impl Outbox) {
-        self.depart(Departure::ClientReply { ticket, reply }, outbox);
-    }
-
     /// Lets something leave as soon as what is stored is durable, since it may speak of that.
     fn release(&mut self, departure: Departure, outbox: &mut impl Outbox) {
-        if self.unsynced {
-            self.held.push(departure);
-        } else if self.syncing {
-            self.held_by_sync.push(departure);
-        } else {
+        if let Some(departure) = self.disk_work.hold(departure) {
             self.depart(departure, outbox);
         }
     }
 
     fn release_held(&mut self, outbox: &mut impl Outbox) {
-        for departure in std::mem::take(&mut self.held) {
+        for departure in self.disk_work.take_held() {
             self.depart(departure, outbox);
         }
     }
@@ -528,11 +454,11 @@ impl<D: Disk> NodeLoop<D> {
                 Effect::Persist(state) => self.persist(state)?,
                 Effect::Append(batch) => {
                     self.storage.append(&batch)?;
-                    self.unsynced = true;
+                    self.disk_work.stored();
                 }
                 Effect::Truncate(log_end) => {
                     self.storage.truncate(log_end)?;
-                    self.unsynced = true;
+                    self.disk_work.stored();
                 }
                 Effect::Send {
                     peer,
@@ -631,133 +557,5 @@ impl<D: Disk> NodeLoop<D> {
 
     fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
-    }
-
-    fn note_proposed(&mut self, ticket: Ticket, offset: Offset, outbox: &mut impl Outbox) {
-        let Some(proposed) = self.waiting.take_proposed(ticket) else {
-            return;
-        };
-        let acknowledge_early =
-            self.has(Bug::AckOnAppend) && proposed.always_succeeds && !proposed.is_transaction;
-        if acknowledge_early {
-            let position = Position {
-                epoch: self.replica.epoch(),
-                offset,
-            };
-            let reply = ClientReply::Written { position };
-            self.release(Departure::ClientReply { ticket, reply }, outbox);
-        } else {
-            self.waiting.await_commit(offset, ticket, proposed);
-        }
-    }
-
-    fn refuse(&mut self, ticket: Ticket, refusal: ProposalRefusal, outbox: &mut impl Outbox) {
-        self.waiting.forget(ticket);
-        let code = match refusal.reason {
-            Refusal::NotLeader => RefusalCode::NotLeaderOrFollower,
-            Refusal::ShuttingDown => RefusalCode::BrokerNotAvailable,
-        };
-        let reply = ClientReply::Refused {
-            code,
-            leader: refusal.leader,
-            epoch: refusal.epoch,
-        };
-        self.answer(ticket, reply, outbox);
-    }
-
-    fn serve_read(&mut self, ticket: Ticket, read_offset: Offset, outbox: &mut impl Outbox) {
-        assert!(
-            self.applied >= read_offset || self.has(Bug::ReadNotApplied),
-            "a read at {read_offset} was released while only {} is applied",
-            self.applied
-        );
-        let Some(object) = self.waiting.take_read(ticket) else {
-            return;
-        };
-        let applied = self.applied;
-        let served = TraceEvent::ReadServed {
-            read_offset,
-            applied,
-        };
-        self.trace(served, outbox);
-        let position = Position {
-            epoch: self.replica.epoch(),
-            offset: self.applied,
-        };
-        let reply = ClientReply::Value {
-            value: self.machine.read(&object),
-            position,
-        };
-        self.answer(ticket, reply, outbox);
-    }
-
-    fn serve_local_read(&mut self, ticket: Ticket, object: &Object, outbox: &mut impl Outbox) {
-        let reply = ClientReply::Local {
-            value: self.machine.read(object),
-            applied: self.applied,
-            epoch: self.replica.epoch(),
-        };
-        self.answer(ticket, reply, outbox);
-    }
-
-    fn apply(&mut self, high_watermark: Offset, outbox: &mut impl Outbox) -> Result<(), NodeError> {
-        while self.applied < high_watermark {
-            let before = self.applied;
-            for batch in self.storage.read(self.applied, APPLY_CHUNK_BYTES)? {
-                self.snapshots
-                    .note_applied(batch.bytes().len(), batch.timestamp_ms());
-                for (offset, record) in batch.records() {
-                    if offset < self.applied || offset >= high_watermark {
-                        continue;
-                    }
-                    self.applied = Offset(offset.0 + 1);
-                    if !batch.is_control() {
-                        self.apply_record(offset, record, outbox)?;
-                    }
-                }
-            }
-            assert!(
-                self.applied > before,
-                "the log ends below its high watermark"
-            );
-        }
-        Ok(())
-    }
-
-    fn apply_record(
-        &mut self,
-        offset: Offset,
-        record: &[u8],
-        outbox: &mut impl Outbox,
-    ) -> Result<(), NodeError> {
-        let command =
-            Command::decode(record).map_err(|source| NodeError::Undecodable { offset, source })?;
-        let applied = self.machine.apply(offset, command);
-        if let Some((ticket, proposed)) = self.waiting.take_committed(offset) {
-            let epoch = self.replica.epoch();
-            let reply = ClientReply::of(applied, epoch, proposed.is_transaction);
-            self.answer(ticket, reply, outbox);
-        }
-        Ok(())
-    }
-
-    /// What entered the log may yet be committed by a later leader: its outcome is unknown.
-    fn abandon_uncommitted(&mut self, outbox: &mut impl Outbox) {
-        let epoch = self.replica.epoch();
-        for ticket in self.waiting.take_uncommitted() {
-            let reply = if self.has(Bug::FailInsteadOfInfo) {
-                ClientReply::Refused {
-                    code: RefusalCode::NotLeaderOrFollower,
-                    leader: self.replica.leader(),
-                    epoch,
-                }
-            } else {
-                ClientReply::Unknown {
-                    code: UnknownCode::LeadershipLost,
-                    epoch,
-                }
-            };
-            self.answer(ticket, reply, outbox);
-        }
     }
 }

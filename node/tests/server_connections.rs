@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use server_support::cluster::Cluster;
-use server_support::raw::Raw;
+use server_support::raw::{Answer, Raw};
 use server_support::{Node, ask, client, eventually, single};
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -78,7 +78,9 @@ async fn silent_connections_beyond_the_cap_make_room_for_those_that_ask() {
 
 #[tokio::test]
 async fn halves_of_requests_cost_clients_no_answer_and_the_leader_nothing() {
-    let cluster = Cluster::start(&["--max-connections=300"]);
+    // Longer than the quick timers: a busy machine must not look like a leader that is starved.
+    let timers = ["--fetch-timeout-ms=2000", "--request-timeout-ms=2000"];
+    let cluster = Cluster::start(&["--max-connections=300", timers[0], timers[1]]);
     cluster.write_anywhere("a", json!(0)).await;
     let leader = cluster.leader().await;
     let epoch = cluster.quorum(leader).await.unwrap()["epoch"].clone();
@@ -242,6 +244,49 @@ async fn a_head_that_is_too_long_is_refused() {
     ));
     if let Some(answer) = raw.answer() {
         assert_eq!(answer.status, 431);
+    }
+    assert_eq!(write(&node).await, 200);
+}
+
+/// Whoever announces, sends or goes on sending too much is told so without being waited for, and reads it.
+#[tokio::test]
+async fn a_body_that_is_too_long_is_refused_at_once_and_ends_its_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let head = |more: &str| format!("PUT /registers/a HTTP/1.1\r\nhost: x\r\n{more}\r\n\r\n");
+    let most = "x".repeat(3_000_000);
+    for (what, request) in [
+        ("announced", head("content-length: 200000") + "{"),
+        ("announced as huge", head("content-length: 99999999999999")),
+        (
+            "asked before",
+            head("expect: 100-continue\r\ncontent-length: 200000"),
+        ),
+        (
+            "sent",
+            head(&format!("content-length: {}", most.len())) + &most,
+        ),
+        (
+            "sent before another request",
+            head("content-length: 200000") + &most[..200_000] + HEALTH,
+        ),
+        (
+            "going on",
+            head("transfer-encoding: chunked") + "30d40\r\n" + &most[..200_000] + "\r\n",
+        ),
+    ] {
+        let mut raw = Raw::connect(node.port).unwrap();
+        raw.send(&request).unwrap();
+        let (said, is_over) = raw.rest();
+        assert!(is_over, "{what}: the connection stays");
+        let (answer, length_bytes) = Answer::parse(&said).expect(what);
+        assert_eq!(answer.status, 413, "{what}");
+        assert!(
+            answer.head.contains("connection: close"),
+            "{what}: {}",
+            answer.head
+        );
+        assert_eq!(said.len(), length_bytes, "{what}: one answer");
     }
     assert_eq!(write(&node).await, 200);
 }

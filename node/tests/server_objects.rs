@@ -140,8 +140,10 @@ async fn a_transaction_happens_at_once_or_not_at_all() {
     assert_eq!((status, &error["code"]), (409, &json!("COMPARE_MISMATCH")));
     assert_eq!(
         (&error["operation"], &error["current"], &error["outcome"]),
-        (&json!(8), &json!(1), &json!("not-applied"))
+        (&json!(9), &json!(1), &json!("not-applied"))
     );
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("operation 9 failed"), "{message}");
     assert_eq!(bench.get("/state").await["hash"], before);
     assert_eq!(bench.get("/lists/a").await["value"], json!([3]));
 }

@@ -9,7 +9,8 @@ use crate::raft::Input;
 use crate::storage::disk::Disk;
 use crate::storage::{Storage, StorageError};
 
-use super::{APPLY_CHUNK_BYTES, LoadError, NodeError, NodeLoop, Outbox, snapshots};
+use super::clients::APPLY_CHUNK_BYTES;
+use super::{LoadError, NodeError, NodeLoop, Outbox, snapshots};
 
 /// The state that a start begins with, and how far that is applied.
 pub(super) fn recover<D: Disk>(

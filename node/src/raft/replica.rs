@@ -248,6 +248,17 @@ impl Replica {
         }
     }
 
+    /// Where clients get on, as far as it knows: here, or with a leader that answers it. The protocol goes on
+    /// naming the leader of the epoch when that one fell silent, to whoever stands for election because of it and
+    /// whoever follows it again after that came to nothing; clients would be sent to one that is not there.
+    pub fn serving_leader(&self) -> Option<NodeId> {
+        match &self.role {
+            RoleState::Leader(_) => Some(self.id()),
+            RoleState::Follower(state) => state.has_fetched.then_some(state.leader),
+            _ => None,
+        }
+    }
+
     /// Everything below is committed. Unknown after a start and for a new or resigned leader.
     pub fn high_watermark(&self) -> Option<Offset> {
         self.high_watermark
@@ -495,7 +506,7 @@ impl Replica {
     pub(super) fn refuse(&mut self, tickets: impl IntoIterator<Item = Ticket>, reason: Refusal) {
         let refusal = ProposalRefusal {
             reason,
-            leader: self.leader(),
+            leader: self.serving_leader(),
             epoch: self.epoch(),
         };
         for ticket in tickets {

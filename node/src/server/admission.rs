@@ -1,14 +1,41 @@
-//! Owns how many clients may wait at once, so that a node under too much load says so at once.
+//! Owns how many clients may wait at once, and how much they may keep in memory while they do, so that a node under
+//! too much load says so at once.
 //! Never turns away a peer: the protocol must go on whatever clients do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// How many requests.
+    pub(crate) seat_count: usize,
+    /// How many bytes their bodies have together.
+    pub(crate) bytes: usize,
+}
+
+/// What waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Occupied {
+    /// How many requests.
+    pub(crate) seat_count: usize,
+    /// How many bytes their bodies have together.
+    pub(crate) bytes: usize,
+    /// How many more bytes may.
+    pub(crate) free_bytes: usize,
+}
+
 /// The seats for clients that wait.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    taken: Arc<AtomicUsize>,
-    seat_count: usize,
+    taken: Arc<Taken>,
+    room: Room,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    seat_count: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 /// A seat. It is free again once every clone of this is dropped: both the client, who waits for an
@@ -17,41 +44,54 @@ pub(crate) struct Admission {
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
     /// Held, not read: dropping it counts.
-    _taken: Arc<Taken>,
+    _place: Arc<Place>,
 }
 
 #[derive(Debug)]
-struct Taken(Arc<AtomicUsize>);
+struct Place {
+    taken: Arc<Taken>,
+    bytes: usize,
+}
 
-impl Drop for Taken {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.taken.seat_count.fetch_sub(1, Ordering::Relaxed);
+        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Admission {
-    pub(crate) fn new(seat_count: usize) -> Self {
+    pub(crate) fn new(room: Room) -> Self {
         Self {
             taken: Arc::default(),
-            seat_count,
+            room,
         }
     }
 
-    /// A seat, unless all are taken.
-    pub(crate) fn admit(&self) -> Option<Seat> {
+    /// A seat for a request with a body of so many bytes, unless all seats are taken or it is too much.
+    pub(crate) fn admit(&self, bytes: usize) -> Option<Seat> {
         // Counted in any case and taken back by dropping, so two who come at once cannot both get
         // the last one.
-        let others = self.taken.fetch_add(1, Ordering::Relaxed);
+        let other_count = self.taken.seat_count.fetch_add(1, Ordering::Relaxed);
+        let other_bytes = self.taken.bytes.fetch_add(bytes, Ordering::Relaxed);
         let seat = Seat {
-            _taken: Arc::new(Taken(Arc::clone(&self.taken))),
+            _place: Arc::new(Place {
+                taken: Arc::clone(&self.taken),
+                bytes,
+            }),
         };
-        (others < self.seat_count).then_some(seat)
+        let fits = other_bytes.saturating_add(bytes) <= self.room.bytes;
+        (other_count < self.room.seat_count && fits).then_some(seat)
     }
 
-    /// How many seats are taken.
-    #[cfg(test)]
-    pub(crate) fn taken_count(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+    /// What is taken.
+    pub(crate) fn occupied(&self) -> Occupied {
+        let bytes = self.taken.bytes.load(Ordering::Relaxed);
+        Occupied {
+            seat_count: self.taken.seat_count.load(Ordering::Relaxed),
+            bytes,
+            free_bytes: self.room.bytes.saturating_sub(bytes),
+        }
     }
 }
 
@@ -59,18 +99,46 @@ impl Admission {
 mod tests {
     use super::*;
 
+    const ROOM: Room = Room {
+        seat_count: 2,
+        bytes: 100,
+    };
+
     #[test]
     fn a_seat_is_free_once_nobody_holds_it() {
-        let admission = Admission::new(2);
-        let (first, second) = (admission.admit().unwrap(), admission.admit().unwrap());
-        assert!(admission.admit().is_none());
+        let admission = Admission::new(ROOM);
+        let (first, second) = (admission.admit(0).unwrap(), admission.admit(0).unwrap());
+        assert!(admission.admit(0).is_none());
         let copy = first.clone();
         drop(first);
-        assert!(admission.admit().is_none(), "the copy still counts");
+        assert!(admission.admit(0).is_none(), "the copy still counts");
         drop(copy);
-        let third = admission.admit().unwrap();
-        assert!(admission.admit().is_none());
+        let third = admission.admit(0).unwrap();
+        assert!(admission.admit(0).is_none());
         drop((second, third));
-        assert_eq!(admission.taken_count(), 0);
+        assert_eq!(admission.occupied().seat_count, 0);
+    }
+
+    #[test]
+    fn large_requests_are_too_much_before_all_seats_are_taken() {
+        let admission = Admission::new(ROOM);
+        let first = admission.admit(60).unwrap();
+        assert!(admission.admit(41).is_none());
+        assert_eq!(
+            admission.occupied().bytes,
+            60,
+            "a refused one keeps nothing"
+        );
+        let second = admission.admit(40).unwrap();
+        drop(first);
+        let occupied = Occupied {
+            seat_count: 1,
+            bytes: 40,
+            free_bytes: 60,
+        };
+        assert_eq!(admission.occupied(), occupied);
+        drop(second);
+        assert!(admission.admit(usize::MAX).is_none());
+        assert_eq!(admission.occupied().bytes, 0);
     }
 }

@@ -1,5 +1,5 @@
 //! Owns how the body of a request is read: up to a size, and within a time.
-//! Never looks into it.
+//! Never looks into it, and never waits for what it refuses.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use axum::body::{self, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use hyper::body::Frame;
 
 use crate::machine::MAX_COMMAND_BYTES;
 
@@ -18,9 +19,12 @@ use super::operations::Fault;
 /// Longest request body that is accepted. The loop has the exact limit on commands.
 const MAX_BODY_BYTES: usize = 2 * MAX_COMMAND_BYTES;
 
-/// Longest request body that is read to its end before it is refused, so that the client can use
-/// its connection again. Beyond, the connection ends with the refusal.
-const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
+/// How much more of a body that was refused is passed over, for a client that reads only once it has sent all.
+/// Closing a connection with bytes that nobody read would take the answer back.
+const MAX_PASSED_OVER_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long nothing comes from a client that has stopped sending what was refused.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// How long a body may take to arrive. A client that is slower holds a connection for nothing.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
@@ -30,6 +34,11 @@ const BODY_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Body(Result<Bytes, Fault>);
 
 impl Body {
+    /// How many there are; 0 where something is wrong.
+    pub(super) fn length_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Bytes::len)
+    }
+
     /// The bytes.
     ///
     /// # Errors
@@ -43,37 +52,52 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Infallible> {
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
         let unfinished = parts.extensions.remove::<Unfinished>();
-        let reading = read(body, unfinished.as_ref());
+        let reading = read(&mut body, unfinished.as_ref());
         let read = tokio::time::timeout(BODY_LIMIT, reading).await;
-        if let Some(unfinished) = unfinished {
+        if let Some(unfinished) = &unfinished {
             // Also what is at fault gets its answer now.
             unfinished.complete();
         }
-        Ok(Self(read.unwrap_or_else(|_| Err(too_slow()))))
+        let read = read.unwrap_or_else(|_| Err(Flaw::TooSlow));
+        let asks_first = parts.headers.contains_key(header::EXPECT);
+        if matches!(read, Err(Flaw::TooLong)) && !asks_first {
+            tokio::spawn(async move {
+                // However it ends, there is nothing more to do.
+                let _ = tokio::time::timeout(BODY_LIMIT, pass_over(body)).await;
+                if let Some(unfinished) = unfinished {
+                    unfinished.give_up();
+                }
+            });
+        }
+        Ok(Self(read.map_err(Fault::from)))
     }
 }
 
-async fn read(mut body: body::Body, unfinished: Option<&Unfinished>) -> Result<Bytes, Fault> {
+/// What is wrong with a body.
+#[derive(Debug)]
+enum Flaw {
+    TooLong,
+    TooSlow,
+    BrokenOff(axum::Error),
+}
+
+async fn read(body: &mut body::Body, unfinished: Option<&Unfinished>) -> Result<Bytes, Flaw> {
+    // What its head says of it, so that nobody waits for what is refused anyway.
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(Flaw::TooLong);
+    }
     // Nearly all bodies come in one piece, which need not be copied.
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
     let mut read_bytes = 0;
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|error| broken_off(&error))?;
-        let Ok(piece) = frame.into_data() else {
-            // Trailers say nothing that matters here.
-            continue;
-        };
+    while let Some(piece) = next_piece(body).await {
+        let piece = piece.map_err(Flaw::BrokenOff)?;
         let is_first = read_bytes == 0;
         read_bytes += piece.len();
-        if read_bytes > MAX_READ_BYTES {
-            return Err(too_long());
-        }
         if read_bytes > MAX_BODY_BYTES {
-            // The rest is only passed over, for the answer to follow it.
-            continue;
+            return Err(Flaw::TooLong);
         }
         if let Some(unfinished) = unfinished {
             unfinished.hold(piece.len());
@@ -87,10 +111,43 @@ async fn read(mut body: body::Body, unfinished: Option<&Unfinished>) -> Result<B
             all.extend_from_slice(&piece);
         }
     }
-    match read_bytes {
-        _ if read_bytes > MAX_BODY_BYTES => Err(too_long()),
-        _ if all.is_empty() => Ok(first),
-        _ => Ok(Bytes::from(all)),
+    Ok(if all.is_empty() {
+        first
+    } else {
+        Bytes::from(all)
+    })
+}
+
+/// The next bytes; `None` at the end.
+async fn next_piece(body: &mut body::Body) -> Option<Result<Bytes, axum::Error>> {
+    loop {
+        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+        match frame.map(Frame::into_data) {
+            Ok(Ok(piece)) => return Some(Ok(piece)),
+            // Trailers say nothing that matters here.
+            Ok(Err(_)) => {}
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}
+
+async fn pass_over(mut body: body::Body) {
+    let mut left_bytes = MAX_PASSED_OVER_BYTES;
+    while let Ok(Some(Ok(piece))) = tokio::time::timeout(QUIET, next_piece(&mut body)).await {
+        match left_bytes.checked_sub(piece.len()) {
+            Some(fewer) => left_bytes = fewer,
+            None => return,
+        }
+    }
+}
+
+impl From<Flaw> for Fault {
+    fn from(flaw: Flaw) -> Self {
+        match flaw {
+            Flaw::TooLong => too_long(),
+            Flaw::TooSlow => too_slow(),
+            Flaw::BrokenOff(error) => broken_off(&error),
+        }
     }
 }
 

@@ -461,6 +461,11 @@ impl Unfinished {
         {}
     }
 
+    /// The rest is of no use, and the answer is on its way: the connection goes.
+    pub(super) fn give_up(&self) {
+        self.connection.go();
+    }
+
     /// All of the request is there.
     pub(super) fn complete(&self) {
         self.connection.serves(self.is_peer);

@@ -146,7 +146,7 @@ impl Driver {
     /// # Errors
     /// When it cannot go on. Nothing that was held back may leave any more.
     pub(crate) async fn run<D: Disk>(mut self, mut node: NodeLoop<D>) -> Result<(), DriverError> {
-        self.view.publish(node.leader(), node.epoch());
+        self.view.publish(node.serving_leader(), node.epoch());
         self.addresses.learn(&node.describe());
         while !self.has_stopped(&node) {
             let waits_since_ns = monotonic_ns();
@@ -158,7 +158,7 @@ impl Driver {
                 return Ok(());
             }
             self.run_once(&mut node, woken, &mut taken).await?;
-            self.view.publish(node.leader(), node.epoch());
+            self.view.publish(node.serving_leader(), node.epoch());
             if std::mem::take(&mut self.outbox.voters_changed) {
                 self.addresses.learn(&node.describe());
             }
@@ -193,6 +193,8 @@ impl Driver {
                 now_ms: wall_clock_ms(),
             },
             clock: self.clock.state(monotonic_ns()),
+            serving_leader: node.serving_leader(),
+            is_stopping: self.stop_by.is_some(),
         }
     }
 
@@ -358,7 +360,7 @@ impl Driver {
 
     /// Whoever came too late for the node to see is told so: nothing became of what they asked for.
     fn refuse_waiting<D: Disk>(&mut self, node: &NodeLoop<D>) {
-        let (leader, epoch) = (node.leader(), node.epoch());
+        let epoch = node.epoch();
         self.inbox.close();
         while let Ok(message) = self.inbox.try_recv() {
             match message {
@@ -366,7 +368,7 @@ impl Driver {
                     let code = RefusalCode::BrokerNotAvailable;
                     let reply = ClientReply::Refused {
                         code,
-                        leader,
+                        leader: node.serving_leader(),
                         epoch,
                     };
                     self.outbox.clients.answer(ticket, reply);
@@ -375,7 +377,7 @@ impl Driver {
                     ticket, request, ..
                 }) => {
                     let error = ErrorCode::BrokerNotAvailable;
-                    let response = raft::refusal(&request, error, leader, epoch);
+                    let response = raft::refusal(&request, error, node.leader(), epoch);
                     self.outbox.askers.answer(ticket, response);
                 }
                 // Dropping what else may be asked tells as much.

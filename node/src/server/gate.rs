@@ -116,7 +116,7 @@ fn ticket_of(command: &Arrival) -> Option<Ticket> {
 mod tests {
     use super::*;
     use crate::client::ClientRequest;
-    use crate::server::admission::Admission;
+    use crate::server::admission::{Admission, Room};
 
     const MS: Duration = Duration::from_millis(1);
     const SOON: Duration = Duration::from_micros(100);
@@ -135,7 +135,10 @@ mod tests {
                 gate: Gate::default(),
                 now: Instant::now(),
                 last: 0,
-                admission: Admission::new(10_000),
+                admission: Admission::new(Room {
+                    seat_count: 10_000,
+                    bytes: 0,
+                }),
             }
         }
 
@@ -147,7 +150,7 @@ mod tests {
                     stamp: None,
                     operations: Vec::new(),
                 };
-                let seat = self.admission.admit().unwrap();
+                let seat = self.admission.admit(0).unwrap();
                 let request = Box::new(request);
                 let command = Arrival::Client { ticket, request };
                 self.gate.add(command, seat, self.now);

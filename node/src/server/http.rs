@@ -120,10 +120,7 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
 /// Refuses what must not be looked at any further.
 async fn turn_away(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     if request.extensions().get::<Crowded>().is_some() {
-        let mut response = front.replies.overloaded(front.view.look());
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-        return response;
+        return closing(front.replies.overloaded(front.view.look()));
     }
     match request.headers().get(CLUSTER_HEADER) {
         Some(cluster_id) if cluster_id.as_bytes() != front.cluster_id.as_bytes() => {
@@ -131,6 +128,13 @@ async fn turn_away(State(front): State<Arc<Front>>, request: Request, next: Next
         }
         _ => next.run(request).await,
     }
+}
+
+/// An answer that is the last one on its connection.
+fn closing(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
 }
 
 /// That there is no query where none means anything.
@@ -155,7 +159,8 @@ impl FromRequestParts<Arc<Front>> for NoQuery {
 fn reader(kind: Kind) -> MethodRouter<Arc<Front>> {
     get(
         async move |State(front): State<Arc<Front>>, key: Key, options: Options| {
-            front.operate(operations::read(kind, key, options)).await
+            let request = operations::read(kind, key, options);
+            front.operate(request, 0).await
         },
     )
 }
@@ -167,8 +172,9 @@ async fn change(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    let body_bytes = body.length_bytes();
     let request = operations::change(kind, key, &headers, body);
-    front.operate(request).await
+    front.operate(request, body_bytes).await
 }
 
 /// Reads of one kind of object, and what is added to it.
@@ -199,8 +205,9 @@ async fn compare_and_set(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    let body_bytes = body.length_bytes();
     let request = operations::compare_and_set(key, &headers, body);
-    front.operate(request).await
+    front.operate(request, body_bytes).await
 }
 
 async fn transaction(
@@ -209,12 +216,19 @@ async fn transaction(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    front.operate(operations::transaction(&headers, body)).await
+    let body_bytes = body.length_bytes();
+    let request = operations::transaction(&headers, body);
+    front.operate(request, body_bytes).await
 }
 
 impl Front {
     fn invalid(&self, status: StatusCode, message: impl Into<String>) -> Response {
-        self.replies.invalid(status, message, self.view.look())
+        let response = self.replies.invalid(status, message, self.view.look());
+        match status {
+            // There is more to come that nobody will read.
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => closing(response),
+            _ => response,
+        }
     }
 
     fn unavailable(&self) -> Response {
@@ -232,12 +246,13 @@ impl Front {
         }
     }
 
-    async fn operate(&self, request: Result<ClientRequest, Fault>) -> Response {
+    /// `body_bytes` is how long its body was.
+    async fn operate(&self, request: Result<ClientRequest, Fault>, body_bytes: usize) -> Response {
         let request = match request {
             Ok(request) => request,
             Err(Fault { status, message }) => return self.invalid(status, message),
         };
-        let Some(seat) = self.admission.admit() else {
+        let Some(seat) = self.admission.admit(body_bytes) else {
             return self.replies.overloaded(self.view.look());
         };
         let mut waiting = self.clients.wait();
@@ -365,6 +380,7 @@ async fn show_metrics(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
                 loader: snapshot.loader,
                 last_applied: snapshot.last_applied,
                 operations: front.operations.look(),
+                occupied: front.admission.occupied(),
                 counted: &snapshot.counted,
             };
             let text = metrics::render(described);
@@ -397,12 +413,18 @@ async fn readiness(State(front): State<Arc<Front>>, _: NoQuery) -> Response {
         status: "ready",
         seeded_bug: front.seeded_bug,
     };
-    let show = |Snapshot { quorum, .. }: Snapshot| {
-        let serves = quorum.role != Role::Leader || quorum.high_watermark.is_some();
-        match quorum.leader {
-            Some(_) if serves => replies::json(StatusCode::OK, &body),
-            leader => front.replies.not_ready((leader, quorum.epoch)),
+    let show = |snapshot: Snapshot| {
+        let quorum = snapshot.quorum;
+        if snapshot.is_stopping {
+            return front.unavailable();
         }
+        let serves = quorum.role != Role::Leader || quorum.high_watermark.is_some();
+        if serves && snapshot.serving_leader.is_some() {
+            return replies::json(StatusCode::OK, &body);
+        }
+        front
+            .replies
+            .not_ready(quorum.role, quorum.leader, quorum.epoch)
     };
     front.describe(show).await
 }
@@ -431,6 +453,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::server::admission::Room;
     use crate::server::mailbox::Inbox;
     use crate::server::pending::Tickets;
 
@@ -444,7 +467,10 @@ mod tests {
             mailbox,
             clients: Pending::new(Arc::clone(&tickets)),
             askers: Pending::new(tickets),
-            admission: Admission::new(2),
+            admission: Admission::new(Room {
+                seat_count: 2,
+                bytes: 1000,
+            }),
             operations: OperationCounts::default(),
             view: View::default(),
             replies: Replies {
@@ -598,20 +624,58 @@ mod tests {
             inbox.try_recv().is_err(),
             "the loop has heard of a refused one"
         );
-        assert_eq!(front.admission.taken_count(), 0);
+        assert_eq!(front.admission.occupied().seat_count, 0);
         let asked = tokio::spawn(read(address));
         until("it waits", || front.clients.len() == 1).await;
         let Message::Client { ticket, seat, .. } = inbox.recv().await.unwrap() else {
             panic!("not a client");
         };
         drop(seat);
-        assert_eq!(front.admission.taken_count(), 1, "it still waits");
+        assert_eq!(front.admission.occupied().seat_count, 1, "it still waits");
         let (code, epoch) = (crate::client::UnknownCode::Stopping, Epoch(1));
         front
             .clients
             .answer(ticket, ClientReply::Unknown { code, epoch });
         assert_eq!(asked.await.unwrap().0, 504);
-        assert_eq!(front.admission.taken_count(), 0);
+        assert_eq!(front.admission.occupied().seat_count, 0);
+    }
+
+    #[tokio::test]
+    async fn large_requests_are_refused_while_others_wait_with_as_much() {
+        let (front, mut inbox, address) = front(60_000).await;
+        let put = async |bytes: usize| {
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let response = client
+                .put(format!("http://{address}/registers/a"))
+                .body(format!("{{\"value\":\"{}\"}}", "x".repeat(bytes)))
+                .send()
+                .await
+                .unwrap();
+            let status = response.status().as_u16();
+            (status, response.json::<Value>().await.unwrap())
+        };
+        let (status, body) = put(1000).await;
+        assert_eq!(
+            (status, &body["error"]["code"]),
+            (503, &json!("OVERLOADED"))
+        );
+        assert_eq!(body["error"]["outcome"], "refused");
+        let first = put(600);
+        let others = async {
+            until("it waits", || front.clients.len() == 1).await;
+            assert_eq!(front.admission.occupied().bytes, 612);
+            assert_eq!(put(400).await.0, 503);
+            let Message::Client { ticket, .. } = inbox.recv().await.unwrap() else {
+                panic!("not a client");
+            };
+            let (code, epoch) = (crate::client::UnknownCode::Stopping, Epoch(1));
+            front
+                .clients
+                .answer(ticket, ClientReply::Unknown { code, epoch });
+        };
+        let ((status, _), ()) = tokio::join!(first, others);
+        assert_eq!(status, 504);
+        assert_eq!(front.admission.occupied().bytes, 0);
     }
 
     #[tokio::test]

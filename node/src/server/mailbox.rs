@@ -59,6 +59,10 @@ pub(crate) struct Snapshot {
     pub(crate) counted: Counted,
     pub(crate) last_applied: LastApplied,
     pub(crate) clock: ClockState,
+    /// Where clients get on.
+    pub(crate) serving_leader: Option<NodeId>,
+    /// It was told to stop.
+    pub(crate) is_stopping: bool,
 }
 
 /// The task has stopped; what was sent was not received.
@@ -107,7 +111,7 @@ impl Mailbox {
     }
 }
 
-/// Leader and epoch as of the last time the loop ran, both from one look.
+/// Leader that clients are sent to, and epoch, as of the last time the loop ran, both from one look.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View(Arc<AtomicU64>);
 

@@ -2,6 +2,7 @@
 //! Never influences the node; it only watches what is traced anyway.
 
 mod controller;
+mod recent_rate;
 mod text;
 
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use crate::raft::Role;
 use crate::trace::{TraceEvent, Traced};
 
 pub(crate) use controller::Operations;
+use recent_rate::RecentRate;
 use text::Number;
 pub(crate) use text::{Described, LastApplied, MEDIA_TYPE, render};
 
@@ -24,6 +26,8 @@ pub(crate) struct Metrics {
     /// When the latest own snapshot was complete; before the first one, when the node started.
     snapshot_since_ns: Option<u64>,
     started_ns: Option<u64>,
+    append_rate: RecentRate,
+    fetch_rate: RecentRate,
     counted: Counted,
 }
 
@@ -34,6 +38,9 @@ pub(crate) struct Counted {
     election: Latency,
     appended_record_count: u64,
     fetched_record_count: u64,
+    /// The same lately, per second.
+    appended_per_second: f64,
+    fetched_per_second: f64,
     snapshot_age_ns: u64,
     /// How long the loop had nothing to do.
     waited_ns: u64,
@@ -86,6 +93,8 @@ impl Metrics {
         Counted {
             snapshot_age_ns: now_ns.saturating_sub(since_ns),
             running_ns: now_ns.saturating_sub(self.started_ns.unwrap_or(now_ns)),
+            appended_per_second: self.append_rate.per_second(now_ns),
+            fetched_per_second: self.fetch_rate.per_second(now_ns),
             ..self.counted
         }
     }
@@ -120,10 +129,12 @@ impl Metrics {
                 let record_count = (last_offset.0 - base_offset.0 + 1).unsigned_abs();
                 if self.role == Some(Role::Leader) {
                     self.counted.appended_record_count += record_count;
+                    self.append_rate.add(now_ns, record_count);
                     let end = Offset(last_offset.0 + 1);
                     self.uncommitted.push_back((end, now_ns));
                 } else {
                     self.counted.fetched_record_count += record_count;
+                    self.fetch_rate.add(now_ns, record_count);
                 }
             }
             TraceEvent::HighWatermark { high_watermark, .. } => {
@@ -227,6 +238,8 @@ mod tests {
         assert_eq!(counted.commit, latency(&[25, 30]));
         assert_eq!(counted.appended_record_count, 10);
         assert_eq!(counted.fetched_record_count, 3);
+        let per_second = [counted.appended_per_second, counted.fetched_per_second];
+        assert_eq!(per_second.map(|it| (it * 100.0).round()), [33.0, 10.0]);
     }
 
     #[test]

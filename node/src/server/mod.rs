@@ -52,7 +52,7 @@ use crate::storage::{DirectoryDisk, DirectoryDiskError, WriteBehindDisk};
 use crate::trace::{TraceEvent, Traced};
 
 use addresses::Addresses;
-use admission::Admission;
+use admission::{Admission, Room};
 use barriers::{Barriers, Reached};
 use clock::{SkewedClock, monotonic_ns};
 use connections::{Connections, Limits};
@@ -76,8 +76,12 @@ const STOP_LIMIT: Duration = Duration::from_millis(1500);
 /// How long answers that are ready may take to leave when the process stops.
 const LAST_ANSWERS_LIMIT: Duration = Duration::from_millis(200);
 
-/// How many clients may wait at once; more are refused.
-const MAX_WAITING_CLIENT_COUNT: usize = 10_000;
+/// How many clients may wait at once, and how much their bodies may have together; more are refused. What is made
+/// of a body can take some times the memory.
+const CLIENT_ROOM: Room = Room {
+    seat_count: 10_000,
+    bytes: 64 * 1024 * 1024,
+};
 
 /// What a node process is started with.
 #[derive(Debug)]
@@ -295,7 +299,7 @@ impl Process {
             mailbox: mailbox.clone(),
             clients,
             askers,
-            admission: Admission::new(MAX_WAITING_CLIENT_COUNT),
+            admission: Admission::new(CLIENT_ROOM),
             operations: OperationCounts::default(),
             view: view.clone(),
             replies: Replies { node, addresses },

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::client::{ClientReply, Position, RefusalCode, UnknownCode};
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::{Failure, MAX_RESULT_BYTES, OperationResult};
+use crate::raft::Role;
 
 use super::addresses::Addresses;
 use super::wire;
@@ -45,7 +46,7 @@ struct ErrorPart<'a> {
     /// What a failed comparison found.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Value>,
-    /// Which operation of a transaction failed, counted from 0.
+    /// Which operation of a transaction failed, counted from 1, as in all words about operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<usize>,
     message: String,
@@ -210,16 +211,26 @@ impl Replies {
     }
 
     /// The node works, but cannot tell clients where they would be served.
-    pub(crate) fn not_ready(&self, view: (Option<NodeId>, Epoch)) -> Response {
-        let (node, (leader, epoch)) = (self.node, view);
-        let message = match leader {
-            Some(_) => {
+    ///
+    /// `known` leads the epoch by what the protocol says, whether it can be reached or not.
+    pub(crate) fn not_ready(&self, role: Role, known: Option<NodeId>, epoch: Epoch) -> Response {
+        let node = self.node;
+        let message = match (role, known) {
+            (Role::Leader, _) => {
                 format!("{node} leads epoch {epoch}, and does not know yet what is committed")
             }
-            None => format!("{node} knows no leader of epoch {epoch}"),
+            (Role::Resigned, _) => format!("{node} gave up the leadership of epoch {epoch}"),
+            (Role::Candidate, _) => {
+                format!("{node} asks to be elected the leader of epoch {epoch}")
+            }
+            (_, Some(known)) => {
+                format!("{node} hears nothing of {known}, the leader of epoch {epoch}")
+            }
+            (_, None) => format!("{node} knows no leader of epoch {epoch}"),
         };
+        let serving = (role == Role::Leader).then_some(node);
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        self.refusal(status, "LEADER_NOT_AVAILABLE", message, view)
+        self.refusal(status, "LEADER_NOT_AVAILABLE", message, (serving, epoch))
     }
 
     /// The loop does not answer.
@@ -282,7 +293,7 @@ impl Replies {
             ),
             RefusalCode::Overloaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("{node} has too many clients already; try again later"),
+                format!("{node} has too much to do already; try again later"),
             ),
         }
     }
@@ -342,8 +353,9 @@ fn not_applied(operation: Option<usize>, failure: Failure, position: Position) -
             ("RESULT_TOO_LARGE", None, message)
         }
     };
+    let operation = operation.map(|at| at + 1);
     let message = match operation {
-        Some(at) => format!("operation {at} failed, so nothing was changed: {message}"),
+        Some(number) => format!("operation {number} failed, so nothing was changed: {message}"),
         None => message,
     };
     let error = ErrorPart {
@@ -486,8 +498,10 @@ mod tests {
             assert_eq!((status, &error["code"]), (409, &json!(code)));
             assert_eq!(
                 (&error["operation"], &error["current"]),
-                (&json!(3), &current)
+                (&json!(4), &current)
             );
+            let message = error["message"].as_str().unwrap();
+            assert!(message.starts_with("operation 4 failed"), "{message}");
             assert_eq!(error["outcome"], "not-applied");
         }
         let (last_request, position) = (7, POSITION);

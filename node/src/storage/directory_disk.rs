@@ -23,7 +23,7 @@ const HANDLES_MAX: usize = 4;
 #[derive(Debug)]
 pub struct DirectoryDisk {
     path: PathBuf,
-    directory: File,
+    directory: Arc<File>,
     /// Files that were written lately, oldest first.
     handles: Vec<Handle>,
     /// Held, not read: closing it releases the lock.
@@ -141,7 +141,7 @@ impl DirectoryDisk {
         }
         Ok(Self {
             path: path.to_owned(),
-            directory,
+            directory: Arc::new(directory),
             handles: Vec::new(),
             _lock: lock,
         })
@@ -252,6 +252,11 @@ impl Disk for DirectoryDisk {
 
     fn sync_directory(&mut self) -> io::Result<()> {
         self.directory.sync_all()
+    }
+
+    fn begin_sync_directory(&mut self) -> io::Result<DiskSync> {
+        let directory = Arc::clone(&self.directory);
+        Ok(DiskSync::to_do(move || directory.sync_all()))
     }
 
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {

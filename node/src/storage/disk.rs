@@ -63,6 +63,12 @@ pub trait Disk {
     fn remove(&mut self, file: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_directory(&mut self) -> io::Result<()>;
+    /// As [`sync_directory`](Self::sync_directory), for those who want to go on meanwhile, as with
+    /// [`begin_sync`](Self::begin_sync).
+    fn begin_sync_directory(&mut self) -> io::Result<DiskSync> {
+        self.sync_directory()?;
+        Ok(DiskSync::done())
+    }
     /// Reads up to `length_bytes` from `position_bytes` on; fewer only at the end of the file.
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>>;
     /// Length of `file`; `None` where there is no such file.
@@ -110,6 +116,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn sync_directory(&mut self) -> io::Result<()> {
         (**self).sync_directory()
+    }
+
+    fn begin_sync_directory(&mut self) -> io::Result<DiskSync> {
+        (**self).begin_sync_directory()
     }
 
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {

@@ -110,6 +110,30 @@ impl<D> FaultyDisk<D> {
         locked(&self.0)
     }
 
+    /// Begins a sync that takes longer if it is to, or fails if it is to fail.
+    fn begin_faulty_sync(
+        &self,
+        file: Option<&str>,
+        begin: impl FnOnce(&mut D) -> io::Result<DiskSync>,
+    ) -> io::Result<DiskSync> {
+        let mut state = self.locked();
+        let (delay_ns, outcome) = state.faults.before_sync(file);
+        if let Err(error) = outcome {
+            return Ok(DiskSync::to_do(move || {
+                pass(delay_ns);
+                Err(error)
+            }));
+        }
+        let sync = begin(&mut state.disk)?;
+        if delay_ns == 0 {
+            return Ok(sync);
+        }
+        Ok(DiskSync::to_do(move || {
+            pass(delay_ns);
+            sync.run()
+        }))
+    }
+
     /// Waits as long as a sync is to take longer, and fails it if it is to fail.
     fn take_sync_faults(&self, file: Option<&str>) -> io::Result<()> {
         let (delay_ns, outcome) = self.locked().faults.before_sync(file);
@@ -151,22 +175,7 @@ impl<D: Disk> Disk for FaultyDisk<D> {
     }
 
     fn begin_sync(&mut self, file: &str) -> io::Result<DiskSync> {
-        let mut state = self.locked();
-        let (delay_ns, outcome) = state.faults.before_sync(Some(file));
-        if let Err(error) = outcome {
-            return Ok(DiskSync::to_do(move || {
-                pass(delay_ns);
-                Err(error)
-            }));
-        }
-        let sync = state.disk.begin_sync(file)?;
-        if delay_ns == 0 {
-            return Ok(sync);
-        }
-        Ok(DiskSync::to_do(move || {
-            pass(delay_ns);
-            sync.run()
-        }))
+        self.begin_faulty_sync(Some(file), |disk| disk.begin_sync(file))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -180,6 +189,10 @@ impl<D: Disk> Disk for FaultyDisk<D> {
     fn sync_directory(&mut self) -> io::Result<()> {
         self.take_sync_faults(None)?;
         self.locked().disk.sync_directory()
+    }
+
+    fn begin_sync_directory(&mut self) -> io::Result<DiskSync> {
+        self.begin_faulty_sync(None, D::begin_sync_directory)
     }
 
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {

@@ -7,6 +7,7 @@ use crate::storage::checkpoint::{self, PART_SUFFIX, SnapshotHeader};
 use crate::storage::checkpoint_writer::SnapshotWriter;
 use crate::storage::disk::Disk;
 use crate::storage::error::{OpenError, StorageError, read_error, write_error};
+use crate::storage::log_end::{self, LogEnd};
 use crate::storage::meta::{self, Identity, Meta, VotersFrom};
 use crate::storage::segment::file_name;
 
@@ -45,12 +46,13 @@ pub fn format<D: Disk>(
         identity: identity.clone(),
         directory_id: Some(directory_id),
         voters_from: VotersFrom::Log,
+        tells_log_end: true,
     };
     Ok(initialise(disk, &meta)?)
 }
 
-/// Creates the first segment and, once that is durable, `meta.properties`. So wherever the latter
-/// is, a missing segment is a lost one.
+/// Creates the first segment and `log-end` and, once they are durable, `meta.properties`. So wherever the
+/// latter is, a missing one of them is a lost one.
 pub(crate) fn initialise<D: Disk>(disk: &mut D, meta: &Meta) -> Result<(), StorageError> {
     let first = file_name(Offset(0));
     disk.write(&first, &[])
@@ -58,6 +60,7 @@ pub(crate) fn initialise<D: Disk>(disk: &mut D, meta: &Meta) -> Result<(), Stora
     disk.sync(&first).map_err(write_error("sync", &first))?;
     disk.sync_directory()
         .map_err(write_error("sync the directory for", &first))?;
+    log_end::write(disk, LogEnd::NONE)?;
     meta::write(disk, meta)
 }
 
@@ -71,6 +74,8 @@ fn remove_leftovers<D: Disk>(disk: &mut D) -> Result<(), OpenError> {
         let is_leftover = *name == bootstrap
             || *name == bootstrap_part
             || name == meta::TEMPORARY_FILE
+            || name == log_end::TEMPORARY_FILE
+            || (name == log_end::FILE && log_end::read(disk)? == Some(LogEnd::NONE))
             || (*name == file_name(Offset(0)) && length_bytes == Some(0));
         if !is_leftover {
             return Err(OpenError::NotEmpty { file: name.clone() });

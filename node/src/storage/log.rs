@@ -1,8 +1,6 @@
 //! Owns the log in use: appending, syncing, cutting at both ends, rolling and reading.
 //! Never repairs anything; that is recovery's, before the log is in use.
 
-use std::io;
-
 use crate::batch::Batch;
 use crate::ids::{Offset, SnapshotId};
 use crate::raft::EpochStart;
@@ -12,6 +10,7 @@ use crate::storage::disk::{Disk, DiskSync};
 use crate::storage::error::{StorageError, write_error};
 use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::storage::log_end::LogEnd;
+use crate::storage::log_sync::{LogSync, LogSynced, SyncTarget};
 use crate::storage::near_end::count_near_end;
 use crate::storage::segment::{self, BatchEntry, Link, Segment};
 
@@ -34,56 +33,6 @@ pub(crate) struct Log {
     cache: BatchCache,
     link: Link,
     scratch: Vec<u8>,
-}
-
-/// A sync of the log that has begun.
-#[derive(Debug)]
-#[must_use]
-pub struct LogSync {
-    work: DiskSync,
-    target: SyncTarget,
-}
-
-/// A sync of the log that is over.
-#[derive(Debug)]
-#[must_use]
-pub struct LogSynced {
-    target: SyncTarget,
-    outcome: io::Result<()>,
-}
-
-/// What a sync covers.
-#[derive(Debug)]
-struct SyncTarget {
-    /// Of the segment that was written to.
-    base_offset: Offset,
-    length_bytes: u64,
-    log_end: Offset,
-    cut_count: u64,
-}
-
-impl LogSync {
-    /// A sync of nothing that takes as long as `work` does.
-    #[cfg(test)]
-    pub(crate) fn of(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {
-        Self {
-            work: DiskSync::to_do(work),
-            target: SyncTarget {
-                base_offset: Offset(0),
-                length_bytes: 0,
-                log_end: Offset(0),
-                cut_count: 0,
-            },
-        }
-    }
-
-    /// Waits for the disk, on whatever thread.
-    pub fn run(self) -> LogSynced {
-        LogSynced {
-            outcome: self.work.run(),
-            target: self.target,
-        }
-    }
 }
 
 impl Log {
@@ -263,13 +212,15 @@ impl Log {
             log_end,
             cut_count: self.cut_count,
         };
-        Ok(LogSync { work, target })
+        Ok(LogSync::new(work, target))
     }
 
     /// Notes what a sync made durable: the log up to the end that is returned, or `None` if the log was
     /// cut meanwhile and nothing follows for what it is now.
     pub(crate) fn finish_sync(&mut self, done: LogSynced) -> Result<Option<Offset>, StorageError> {
-        let LogSynced { target, outcome } = done;
+        let LogSynced {
+            target, outcome, ..
+        } = done;
         outcome.map_err(|error| {
             let file = segment::file_name(target.base_offset);
             write_error("sync", &file)(error)
@@ -292,6 +243,16 @@ impl Log {
             end_offset,
             last_crc: last.map(|last| last.crc),
         }
+    }
+
+    /// The end of what is known to be durable.
+    pub(crate) fn durable_end(&self) -> LogEnd {
+        let active = self.active();
+        let is_durable = |entry: &BatchEntry| entry.end_bytes() <= active.durable_bytes;
+        let durable_count = active.entries.partition_point(is_durable);
+        let last = durable_count.checked_sub(1).map(|at| &active.entries[at]);
+        // A segment is opened once the one before is durable.
+        self.end_at(last.map_or(active.base_offset, |last| last.end_offset))
     }
 
     pub(crate) fn seal<D: Disk>(&mut self, disk: &mut D) -> Result<(), StorageError> {

@@ -2,14 +2,17 @@
 //! Never says how far the log really goes; it may go further.
 //!
 //! Frames bear witness to what is before them, so nothing in a log tells of an end that was lost: a file that
-//! was cut off, or emptied, looks like one that never got further. This file does. It is replaced when the log
-//! is sealed, that is in quiet moments and at a clean stop (compare Kafka's `.kafka_cleanshutdown`), and before
-//! the log is cut below what it says. One line: version, end offset, checksum of the last batch where it is
+//! was cut off, or emptied, looks like one that never got further. This file does. It is there from
+//! the beginning, as `meta.properties` says, so that it cannot be lost unnoticed either. It is replaced every few seconds
+//! while the log grows, when the log is sealed, that is in quiet moments and at a clean stop (compare Kafka's
+//! `.kafka_cleanshutdown`), and before the log is cut below what it says. One line: version, end offset, checksum of the last batch where it is
 //! known, and a checksum over all that.
 
+use std::io;
+
 use crate::ids::{Offset, SnapshotId};
-use crate::storage::disk::{Disk, read_whole};
-use crate::storage::error::{OpenError, StorageError, read_error};
+use crate::storage::disk::{Disk, DiskSync, read_whole};
+use crate::storage::error::{OpenError, StorageError, read_error, write_error};
 use crate::storage::line;
 use crate::storage::quorum_state::replace;
 use crate::storage::segment::{Segment, entry_up_to, file_name};
@@ -17,7 +20,7 @@ use crate::storage::segment::{Segment, entry_up_to, file_name};
 /// Name of the file.
 pub const FILE: &str = "log-end";
 /// What the file is called until it is complete.
-const TEMPORARY_FILE: &str = "log-end.tmp";
+pub(crate) const TEMPORARY_FILE: &str = "log-end.tmp";
 
 /// What is written for a checksum that is not known.
 const UNKNOWN: &str = "-";
@@ -28,6 +31,37 @@ pub(crate) struct LogEnd {
     pub(crate) end_offset: Offset,
     /// Of the batch that ends there; `None` where a snapshot is all that is before.
     pub(crate) last_crc: Option<u32>,
+}
+
+impl LogEnd {
+    /// The end of a log that never had a batch.
+    pub(crate) const NONE: Self = Self {
+        end_offset: Offset(0),
+        last_crc: None,
+    };
+}
+
+/// Begins to replace the file, for those who do not wait for that: [`finish`] is to be called once what is returned
+/// has run, unless the log was cut meanwhile.
+pub(crate) fn begin<D: Disk>(disk: &mut D, end: LogEnd) -> Result<[DiskSync; 2], StorageError> {
+    disk.write(TEMPORARY_FILE, encode(end).as_bytes())
+        .map_err(write_error("write", TEMPORARY_FILE))?;
+    let content = disk
+        .begin_sync(TEMPORARY_FILE)
+        .map_err(write_error("sync", TEMPORARY_FILE))?;
+    // For the name that the file got the last time.
+    let names = disk
+        .begin_sync_directory()
+        .map_err(write_error("sync the directory for", FILE))?;
+    Ok([content, names])
+}
+
+/// Replaces the file. Until the next of its kind has begun, it is left to chance whether a power cut brings back the
+/// one before, which says less, and nothing wrong.
+pub(crate) fn finish<D: Disk>(disk: &mut D, outcome: io::Result<()>) -> Result<(), StorageError> {
+    outcome.map_err(write_error("sync", TEMPORARY_FILE))?;
+    disk.rename(TEMPORARY_FILE, FILE)
+        .map_err(write_error("replace", FILE))
 }
 
 /// Replaces the file. Durable on return.

@@ -1,9 +1,9 @@
 //! Owns `meta.properties`: which replica of which cluster a data directory belongs to.
 //! Never changes what it says; a directory without an id of its own may be given one later.
 //!
-//! Version 1 has no directory id, version 2 has one (Kafka's `directory.id`, KIP-853). Version 3, which
-//! formatting writes, also says that the voters of the cluster are in its log: a replica of such a
-//! cluster that was given voters of its own could begin a second one (KAFKA-19489).
+//! Version 1 has no directory id, version 2 has one (Kafka's `directory.id`, KIP-853). Version 3 also says that the voters of the cluster are in its log: a replica of such a
+//! cluster that was given voters of its own could begin a second one (KAFKA-19489). Version 4 says each of these by a
+//! line of its own, and that there is a file that tells where the log ends.
 
 use std::fmt;
 
@@ -19,8 +19,10 @@ pub const TEMPORARY_FILE: &str = "meta.properties.tmp";
 
 const VERSION_WITHOUT_DIRECTORY: u32 = 1;
 const VERSION_OF_CONFIGURED_VOTERS: u32 = 2;
-const VERSION: u32 = 3;
-const VOTERS_IN_LOG: &str = "voters=log\n";
+const VERSION_OF_VOTERS_IN_LOG: u32 = 3;
+const VERSION: u32 = 4;
+const VOTERS_IN_LOG: &str = "voters=log";
+const LOG_END_TOLD: &str = "log.end=told";
 
 /// Where a replica has the voters of its cluster from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub(crate) struct Meta {
     pub(crate) directory_id: Option<DirectoryId>,
     /// From its log only if it has an id.
     pub(crate) voters_from: VotersFrom,
+    /// Whether there is a `log-end` file. Directories of earlier versions may have none.
+    pub(crate) tells_log_end: bool,
 }
 
 /// Reads the file; `None` where there is none.
@@ -104,38 +108,49 @@ pub(crate) fn write<D: Disk>(disk: &mut D, meta: &Meta) -> Result<(), StorageErr
 }
 
 fn encode(meta: &Meta) -> String {
+    let version = match (meta.tells_log_end, meta.directory_id, meta.voters_from) {
+        (true, _, _) => VERSION,
+        (false, None, _) => VERSION_WITHOUT_DIRECTORY,
+        (false, Some(_), VotersFrom::Configuration) => VERSION_OF_CONFIGURED_VOTERS,
+        (false, Some(_), VotersFrom::Log) => VERSION_OF_VOTERS_IN_LOG,
+    };
     let Identity {
         cluster_id,
         node_id: NodeId(node_id),
     } = &meta.identity;
-    let lines = format!("cluster.id={cluster_id}\nnode.id={node_id}\n");
-    let Some(directory_id) = meta.directory_id else {
-        return format!("version={VERSION_WITHOUT_DIRECTORY}\n{lines}");
-    };
-    let lines = format!("{lines}directory.id={directory_id}\n");
-    match meta.voters_from {
-        VotersFrom::Configuration => format!("version={VERSION_OF_CONFIGURED_VOTERS}\n{lines}"),
-        VotersFrom::Log => format!("version={VERSION}\n{lines}{VOTERS_IN_LOG}"),
+    let mut lines = format!("version={version}\ncluster.id={cluster_id}\nnode.id={node_id}\n");
+    if let Some(directory_id) = meta.directory_id {
+        lines += &format!("directory.id={directory_id}\n");
+        if meta.voters_from == VotersFrom::Log {
+            lines += &format!("{VOTERS_IN_LOG}\n");
+        }
     }
+    if meta.tells_log_end {
+        lines += &format!("{LOG_END_TOLD}\n");
+    }
+    lines
 }
 
 fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
-    let damaged = |found: String| OpenError::Damaged {
+    let damaged = |found: String| {
+        OpenError::Damaged {
         file: FILE.to_owned(),
         position_bytes: 0,
-        expected: "the lines version=, cluster.id=, node.id=, (from version 2 on) directory.id= \
-                   and (in version 3) voters=log, in this order"
+        expected: "the lines version=, cluster.id=, node.id=, directory.id= (always in versions 2 and 3), voters=log \
+                   (always in version 3) and log.end=told (always in version 4), in this order"
             .to_owned(),
         found,
+    }
     };
     let text = std::str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
     let unlike = || damaged(format!("{text:?}"));
-    let mut lines = text.lines();
+    let mut lines = text.lines().peekable();
     let mut value = |key: &str| {
-        let line = lines.next().and_then(|line| line.strip_prefix(key));
-        line.ok_or_else(unlike)
+        lines
+            .next_if(|line| line.starts_with(key))?
+            .strip_prefix(key)
     };
-    let version = value("version=")?;
+    let version = value("version=").ok_or_else(unlike)?;
     let version = version.parse::<u32>().map_err(|_| unlike())?;
     if !(VERSION_WITHOUT_DIRECTORY..=VERSION).contains(&version) {
         return Err(OpenError::Version {
@@ -145,27 +160,19 @@ fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
             known: VERSION,
         });
     }
-    let cluster_id = value("cluster.id=")?.to_owned();
-    let node_id = value("node.id=")?.parse().map_err(|_| unlike())?;
-    let directory_id = if version > VERSION_WITHOUT_DIRECTORY {
-        let text = value("directory.id=")?;
-        Some(text.parse().map_err(|_| unlike())?)
-    } else {
-        None
-    };
+    let cluster_id = value("cluster.id=").ok_or_else(unlike)?.to_owned();
+    let node_id = value("node.id=").and_then(|text| text.parse().ok());
+    let directory_id = value("directory.id=").map(str::parse).transpose();
     let meta = Meta {
         identity: Identity {
             cluster_id,
-            node_id: NodeId(node_id),
+            node_id: NodeId(node_id.ok_or_else(unlike)?),
         },
-        directory_id,
-        voters_from: if version == VERSION {
-            VotersFrom::Log
-        } else {
-            VotersFrom::Configuration
-        },
+        directory_id: directory_id.map_err(|_| unlike())?,
+        voters_from: value(VOTERS_IN_LOG).map_or(VotersFrom::Configuration, |_| VotersFrom::Log),
+        tells_log_end: value(LOG_END_TOLD).is_some(),
     };
-    // Which also finds what follows, or is missing.
+    // Which also finds what follows, is missing, or does not belong to the version.
     if encode(&meta) == text {
         Ok(meta)
     } else {
@@ -184,24 +191,31 @@ mod tests {
         }
     }
 
-    fn metas() -> [Meta; 3] {
+    /// One of each version before the present one, and all that the present one can say.
+    fn metas() -> [Meta; 6] {
         let directory_id = Some(DirectoryId(7 << 100));
         [
-            (None, VotersFrom::Configuration),
-            (directory_id, VotersFrom::Configuration),
-            (directory_id, VotersFrom::Log),
+            (None, VotersFrom::Configuration, false),
+            (directory_id, VotersFrom::Configuration, false),
+            (directory_id, VotersFrom::Log, false),
+            (None, VotersFrom::Configuration, true),
+            (directory_id, VotersFrom::Configuration, true),
+            (directory_id, VotersFrom::Log, true),
         ]
-        .map(|(directory_id, voters_from)| Meta {
+        .map(|(directory_id, voters_from, tells_log_end)| Meta {
             identity: identity(),
             directory_id,
             voters_from,
+            tells_log_end,
         })
     }
 
     #[test]
     fn what_is_known_comes_back_in_every_version() {
-        for meta in metas() {
-            assert_eq!(decode(encode(&meta).as_bytes()).unwrap(), meta);
+        for (meta, version) in metas().into_iter().zip([1, 2, 3, 4, 4, 4]) {
+            let text = encode(&meta);
+            assert!(text.starts_with(&format!("version={version}\n")), "{text}");
+            assert_eq!(decode(text.as_bytes()).unwrap(), meta);
         }
     }
 
@@ -227,7 +241,7 @@ mod tests {
     fn an_unknown_version_is_named() {
         for meta in metas() {
             let text = encode(&meta);
-            let text = format!("version=4{}", &text["version=1".len()..]);
+            let text = format!("version=5{}", &text["version=1".len()..]);
             let refused = decode(text.as_bytes()).unwrap_err();
             assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
         }

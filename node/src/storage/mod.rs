@@ -2,8 +2,9 @@
 //! Never decides what is written; the protocol core does.
 //!
 //! A data directory holds `meta.properties` (whose directory it is), `quorum-state` (epoch, leader,
-//! vote, configured voters), the log as segments `<base offset>.log`, snapshots `<end offset>-<epoch>.checkpoint`,
-//! `log-start` once the log has lost its beginning to a snapshot, and `log-end` once there was a quiet moment. What a segment looks like, and how
+//! vote, configured voters), the log as segments `<base offset>.log`, snapshots
+//! `<end offset>-<epoch>.checkpoint`, `log-start` once the log has lost its beginning to a snapshot, and
+//! `log-end`, which tells how far the log was durable a moment ago. What a segment looks like, and how
 //! recovery tells a torn tail from damage, is described in [`frame`] and [`recovery`]; what a
 //! snapshot looks like in [`checkpoint`].
 //!
@@ -28,6 +29,7 @@ mod line;
 mod log;
 pub mod log_end;
 pub mod log_start;
+mod log_sync;
 pub mod meta;
 mod near_end;
 pub mod quorum_state;
@@ -58,8 +60,8 @@ use crate::ids::{DirectoryId, NodeId, Offset};
 use crate::raft::{QuorumState, Recovered};
 
 use log::Log;
-pub use log::{LogSync, LogSynced};
 use log_end::LogEnd;
+pub use log_sync::{LogSync, LogSynced};
 use quorum_state::ConfiguredVoters;
 use snapshot_recovery::Snapshots;
 
@@ -157,6 +159,12 @@ impl<D: Disk> Storage<D> {
         };
         if let Some(snapshot) = found.reset_to {
             storage.reset_to(snapshot)?;
+        }
+        if let Some(meta) = found.new_meta {
+            if storage.known_end.is_none() {
+                storage.note_end(storage.log.end_at(storage.log.log_end()))?;
+            }
+            storage.change(|_, disk| meta::write(disk, &meta))?;
         }
         let recovered = Recovered {
             quorum_state: found.quorum_state,
@@ -300,13 +308,36 @@ impl<D: Disk> Storage<D> {
         self.change(Log::begin_sync)
     }
 
+    /// As [`begin_sync`](Self::begin_sync), and has the `log-end` file tell how far the log is durable already, so that
+    /// a log that is never left alone for long does not lose more than its last seconds unnoticed. Adds two syncs to
+    /// the one that is returned, so it is meant to be rare.
+    ///
+    /// # Errors
+    /// If the disk fails; that is fatal.
+    pub fn begin_sync_and_note_end(&mut self) -> Result<LogSync, StorageError> {
+        let end = self.log.durable_end();
+        let sync = self.begin_sync()?;
+        if end.last_crc.is_none() || self.known_end == Some(end) {
+            return Ok(sync);
+        }
+        let work = self.change(|_, disk| log_end::begin(disk, end))?;
+        Ok(sync.noting(end, work))
+    }
+
     /// The end of the log that is durable by a sync that has run. `None` if the log was cut meanwhile:
     /// what it holds now needs another sync.
     ///
     /// # Errors
     /// If the disk failed; that is fatal.
-    pub fn finish_sync(&mut self, synced: LogSynced) -> Result<Option<Offset>, StorageError> {
-        self.change(|log, _| log.finish_sync(synced))
+    pub fn finish_sync(&mut self, mut synced: LogSynced) -> Result<Option<Offset>, StorageError> {
+        let noted = synced.noted.take();
+        let log_end = self.change(|log, _| log.finish_sync(synced))?;
+        // What was durable before a cut may be more than there is now.
+        if let Some((end, outcome)) = noted.filter(|_| log_end.is_some()) {
+            self.change(|_, disk| log_end::finish(disk, outcome))?;
+            self.known_end = Some(end);
+        }
+        Ok(log_end)
     }
 
     /// Makes the log durable and leaves a durable witness that it was. Without one, damage to the

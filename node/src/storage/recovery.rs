@@ -20,7 +20,7 @@
 //! voted, and could then vote again.
 //!
 //! Limits. Damage to the very last write, the one that no later frame witnesses, looks like a torn
-//! write, and a file that lost whole batches at its end like a log that never got further;
+//! write, and a file that lost the batches of its last seconds like a log that never got further;
 //! [`Storage::seal`](crate::storage::Storage::seal) closes both gaps when a node is idle, and when it stops in
 //! an orderly way. A directory that was replaced by an old copy of itself looks like one that never got
 //! further. Where a log does not start at 0, nothing tells
@@ -51,6 +51,8 @@ pub(crate) struct Found {
     pub(crate) configured_voters: ConfiguredVoters,
     pub(crate) directory_id: Option<DirectoryId>,
     pub(crate) voters_from: VotersFrom,
+    /// What `meta.properties` has to say from now on, once `log-end` is there.
+    pub(crate) new_meta: Option<Meta>,
     /// Where the log starts; the default where it is whole.
     pub(crate) log_start: SnapshotId,
     /// Never empty; the last one is to be written to.
@@ -77,6 +79,7 @@ pub(crate) fn recover<D: Disk>(
         identity: identity.clone(),
         directory_id: new_directory_id,
         voters_from: VotersFrom::Configuration,
+        tells_log_end: true,
     };
     let meta = match meta::read(disk)? {
         Some(found) if found.identity != *identity => {
@@ -110,6 +113,15 @@ pub(crate) fn recover<D: Disk>(
         check_never_voted(&plan.segments, &snapshots)?;
     }
     let known_end = log_end::read(disk)?;
+    if meta.tells_log_end && known_end.is_none() {
+        return Err(OpenError::Missing {
+            file: log_end::FILE.to_owned(),
+            reason: format!(
+                "{} says that it was there, and without it nobody knows whether the log has lost its end",
+                meta::FILE
+            ),
+        });
+    }
     if let Some(known_end) = known_end.filter(|_| verify_checksums) {
         log_end::check(known_end, &plan.segments, log_start, reset_to)?;
     }
@@ -121,15 +133,17 @@ pub(crate) fn recover<D: Disk>(
             .filter(|name| name.ends_with(".tmp") || name.ends_with(PART_SUFFIX)),
     );
     plan.apply(disk)?;
-    let directory_id = meta.directory_id.or(new_directory_id);
-    if directory_id != meta.directory_id {
-        meta::write(disk, &new_meta)?;
-    }
+    let wanted = Meta {
+        directory_id: meta.directory_id.or(new_directory_id),
+        tells_log_end: true,
+        ..meta.clone()
+    };
     Ok(Found {
         quorum_state,
         configured_voters,
-        directory_id,
+        directory_id: wanted.directory_id,
         voters_from: meta.voters_from,
+        new_meta: (wanted != meta).then_some(wanted),
         log_start,
         segments: plan.segments,
         snapshots,
@@ -165,7 +179,13 @@ fn check_unused<D: Disk>(disk: &D) -> Result<(), OpenError> {
         let has_batches = base_offset(&name).is_some() && length_bytes != Some(0);
         let is_later_snapshot =
             snapshot_recovery::id_of_any(&name).is_some_and(|id| id != SnapshotId::BOOTSTRAP);
-        if has_batches || is_later_snapshot || name == quorum_state::FILE || name == log_start::FILE
+        let tells_of_batches =
+            name == log_end::FILE && log_end::read(disk)?.is_some_and(|end| end != LogEnd::NONE);
+        if has_batches
+            || is_later_snapshot
+            || tells_of_batches
+            || name == quorum_state::FILE
+            || name == log_start::FILE
         {
             return Err(OpenError::Missing {
                 file: meta::FILE.to_owned(),

@@ -536,6 +536,34 @@ fn a_candidate_yields_to_the_leader_of_its_epoch() {
     );
 }
 
+/// The protocol remembers who led the epoch; clients are sent only to a leader that answers.
+#[test]
+fn a_leader_that_fell_silent_is_named_to_no_client() {
+    let file = in_epoch_3(Some(PEER), None);
+    let (mut solo, effects) = restart(file);
+    let standing = |solo: &Solo| (solo.replica.leader(), solo.replica.serving_leader());
+    assert_eq!(solo.replica.role(), Role::Follower);
+    assert_eq!(standing(&solo), (Some(PEER), None), "not heard of yet");
+    let (peer, correlation, _) = sends(&effects)[0];
+    let response = Response::Fetch(solo.fetched(Vec::new()));
+    solo.answer(peer, correlation, response);
+    assert_eq!(standing(&solo), (Some(PEER), Some(PEER)));
+    let effects = solo.tick_after(TIMERS.fetch_timeout_ns);
+    assert_eq!(solo.replica.role(), Role::Prospective);
+    assert_eq!(standing(&solo), (Some(PEER), None));
+    let (ticket, refused) = solo.propose(b"command");
+    assert!(refused.iter().any(|effect| matches!(
+        effect,
+        Effect::Refused { ticket: to, refusal } if *to == ticket && refusal.leader.is_none()
+    )));
+    for (peer, correlation, _) in sends(&effects) {
+        let response = solo.vote_response(false);
+        solo.answer(peer, correlation, response);
+    }
+    assert_eq!(solo.replica.role(), Role::Follower, "it follows again");
+    assert_eq!(standing(&solo), (Some(PEER), None), "in vain so far");
+}
+
 #[test]
 fn a_resigned_leader_tells_each_voter_until_it_answers() {
     let (mut solo, effects) = restart(in_epoch_3(Some(ME), None));

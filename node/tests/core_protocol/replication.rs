@@ -407,7 +407,9 @@ fn more_proposals_than_a_new_leader_holds_are_refused() {
 
 #[test]
 fn a_follower_refuses_proposals_and_names_the_leader() {
-    let (mut solo, _) = follower(&[], 0);
+    let (mut solo, correlation) = follower(&[], 0);
+    let response = Response::Fetch(solo.fetched(Vec::new()));
+    solo.answer(PEER, correlation, response);
     let (wanted, effects) = solo.propose(b"x");
     let refusal = effects.iter().find_map(|effect| match effect {
         Effect::Refused { ticket, refusal } if *ticket == wanted => Some(*refusal),

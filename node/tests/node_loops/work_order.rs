@@ -14,7 +14,7 @@ use node::raft::Ticket;
 use node::trace::TraceEvent;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, reply_to};
+use crate::bench::{Bench, MS, reply_to};
 
 fn read(key: &str) -> ClientRequest {
     ClientRequest::read(key)
@@ -89,6 +89,38 @@ fn everything_that_arrives_together_costs_one_sync() {
         "{offsets:?}"
     );
     assert_eq!(value(bench.ask_one(read("a"))), json!(999));
+}
+
+/// A log that loses its end can only be noticed as far as somebody was told of it.
+#[test]
+fn a_log_that_is_never_left_alone_is_told_of_every_few_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = single(directory.path());
+    let told = |bench: &Bench| -> i64 {
+        let line = bench.disk.content("log-end").unwrap();
+        let line = String::from_utf8(line).unwrap();
+        line.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    assert_eq!(told(&bench), 0, "a quiet moment has yet to come");
+    let mut syncs = Vec::new();
+    for number in 0..100 {
+        bench.now_ns += 100 * MS;
+        let before = bench.disk.sync_count();
+        offset(bench.ask_one(write("a", number)));
+        syncs.push(bench.disk.sync_count() - before);
+    }
+    let behind = bench.node.describe().log_end.0 - told(&bench);
+    assert!(
+        (1..=21).contains(&behind),
+        "{behind} of 10 records per second"
+    );
+    // The log, and every two seconds the file that tells of it.
+    assert_eq!(
+        syncs.iter().filter(|count| **count == 1).count(),
+        96,
+        "{syncs:?}"
+    );
+    assert_eq!(syncs.iter().max(), Some(&2), "{syncs:?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(super) fn gauges(
 }
 
 /// What a cluster without brokers and topics has none of.
-const ABSENT_GAUGES: [(&str, &str); 7] = [
+const ABSENT_GAUGES: [(&str, &str); 9] = [
     (
         "kafka_controller_kafka_controller_fenced_broker_count",
         "Always 0: no brokers register here.",
@@ -105,6 +105,14 @@ const ABSENT_GAUGES: [(&str, &str); 7] = [
     ),
     (
         "kafka_controller_kafka_controller_preferred_replica_imbalance_count",
+        "Always 0: there are no topics here.",
+    ),
+    (
+        "kafka_controller_controller_stats_unclean_leader_elections_per_sec",
+        "Always 0: there are no topics here.",
+    ),
+    (
+        "kafka_controller_controller_stats_election_from_eligible_leader_replicas_per_sec",
         "Always 0: there are no topics here.",
     ),
 ];

@@ -1,8 +1,8 @@
 //! Owns the metrics of a node as Prometheus reads them, under the names that Kafka gives them.
 //! Never measures anything.
 //!
-//! A name is made of the domain, type and name of Kafka's MBean, in lower case with underscores. Rates
-//! are given as totals, from which Prometheus makes rates itself.
+//! A name is made of the domain, type and name of Kafka's MBean, in lower case with underscores. What Kafka gives as
+//! a rate is also there as a total, from which Prometheus makes rates itself.
 
 use std::fmt::{self, Write};
 
@@ -10,6 +10,7 @@ use crate::ids::DirectoryId;
 use crate::node_loop::{DiskDescription, LoaderDescription, StateDescription};
 use crate::raft::{QuorumDescription, Role};
 
+use super::super::admission::Occupied;
 use super::controller::{self, Operations};
 use super::{Counted, Latency};
 
@@ -72,6 +73,7 @@ pub(crate) struct Described<'a> {
     pub(crate) loader: LoaderDescription,
     pub(crate) last_applied: LastApplied,
     pub(crate) operations: Operations,
+    pub(crate) occupied: Occupied,
     pub(crate) counted: &'a Counted,
 }
 
@@ -82,6 +84,7 @@ pub(super) enum Number {
     Count(u64),
     Milliseconds { ns: u64, per: u64 },
     Ratio { part: u64, whole: u64 },
+    PerSecond(f64),
 }
 
 impl fmt::Display for Number {
@@ -89,6 +92,7 @@ impl fmt::Display for Number {
         match self {
             Self::Whole(number) => number.fmt(formatter),
             Self::Count(number) => number.fmt(formatter),
+            Self::PerSecond(rate) => rate.fmt(formatter),
             Self::Ratio { part, whole } if *whole > 0 => {
                 (*part as f64 / *whole as f64).min(1.0).fmt(formatter)
             }
@@ -109,6 +113,7 @@ pub(crate) fn render(described: Described<'_>) -> String {
         loader,
         last_applied,
         operations,
+        occupied,
         counted,
     } = described;
     let mut text = String::new();
@@ -127,6 +132,8 @@ pub(crate) fn render(described: Described<'_>) -> String {
     let mut gauges = of_quorum(quorum);
     gauges.extend(of_leader(quorum));
     gauges.extend(of_latencies(counted));
+    gauges.extend(of_rates(counted));
+    gauges.extend(of_room(occupied));
     gauges.extend(of_state(state, disk, counted));
     gauges.extend(of_last_applied(last_applied));
     gauges.extend(controller::gauges(
@@ -276,6 +283,42 @@ fn of_latencies(counted: &Counted) -> [Gauge; 5] {
     ]
 }
 
+fn of_rates(counted: &Counted) -> [Gauge; 2] {
+    [
+        (
+            "kafka_server_raft_metrics_append_records_rate",
+            "Records per second appended as the leader, in the last 30 to 60 seconds.",
+            Number::PerSecond(counted.appended_per_second),
+        ),
+        (
+            "kafka_server_raft_metrics_fetch_records_rate",
+            "Records per second fetched from leaders, in the last 30 to 60 seconds.",
+            Number::PerSecond(counted.fetched_per_second),
+        ),
+    ]
+}
+
+/// Kafka bounds requests that wait by `queued.max.requests` and, in bytes, `queued.max.request.bytes`.
+fn of_room(occupied: Occupied) -> [Gauge; 3] {
+    [
+        (
+            "kafka_network_request_channel_request_queue_size",
+            "Requests of clients that wait for their outcome.",
+            Number::Count(occupied.seat_count as u64),
+        ),
+        (
+            "kafka_network_socket_server_memory_pool_used",
+            "Bytes of the bodies of these requests.",
+            Number::Count(occupied.bytes as u64),
+        ),
+        (
+            "kafka_network_socket_server_memory_pool_available",
+            "Bytes that more of them may have; requests beyond are answered with 503.",
+            Number::Count(occupied.free_bytes as u64),
+        ),
+    ]
+}
+
 fn of_state(state: StateDescription, disk: DiskDescription, counted: &Counted) -> [Gauge; 5] {
     [
         (
@@ -399,6 +442,11 @@ mod tests {
             loader,
             last_applied,
             operations,
+            occupied: Occupied {
+                seat_count: 6,
+                bytes: 500,
+                free_bytes: 1500,
+            },
             counted,
         })
     }
@@ -453,7 +501,7 @@ mod tests {
                 assert!(ends.contains(&end), "{line}");
             }
         }
-        assert_eq!(helped.len(), 54);
+        assert_eq!(helped.len(), 61);
     }
 
     #[test]
@@ -461,6 +509,7 @@ mod tests {
         let counted = Counted {
             commit: latency(&[1, 4]),
             appended_record_count: 12,
+            appended_per_second: 0.25,
             snapshot_age_ns: 1_500_000_000,
             waited_ns: 3,
             running_ns: 4,
@@ -485,6 +534,11 @@ mod tests {
             "kafka_server_raft_metrics_election_latency_avg NaN",
             "kafka_server_raft_metrics_election_latency_max NaN",
             "kafka_server_raft_metrics_append_records_total 12",
+            "kafka_server_raft_metrics_append_records_rate 0.25",
+            "kafka_server_raft_metrics_fetch_records_rate 0",
+            "kafka_network_request_channel_request_queue_size 6",
+            "kafka_network_socket_server_memory_pool_used 500",
+            "kafka_network_socket_server_memory_pool_available 1500",
             "kafka_server_raft_metrics_fetch_records_total 0",
             "kafka_server_broker_metadata_metrics_last_applied_record_offset 6",
             "kafka_server_raft_metrics_poll_idle_ratio_avg 0.75",
@@ -558,7 +612,7 @@ mod tests {
     }
 
     /// Domain and type of Kafka's MBeans, and their metrics that a node has.
-    const KAFKAS: [(&str, &str, &[&str]); 8] = [
+    const KAFKAS: [(&str, &str, &[&str]); 10] = [
         (
             "kafka.server",
             "raft-metrics",
@@ -654,10 +708,16 @@ mod tests {
             ],
         ),
         ("kafka.log", "Log", &["LogStartOffset", "Size"]),
+        ("kafka.network", "RequestChannel", &["RequestQueueSize"]),
+        (
+            "kafka.network",
+            "SocketServer",
+            &["MemoryPoolUsed", "MemoryPoolAvailable"],
+        ),
     ];
 
     #[test]
-    fn every_name_is_one_of_kafkas() {
+    fn the_names_are_kafkas_and_each_that_means_something_here_is_there() {
         let plain = |name: &str| {
             let mut plain = String::new();
             for character in name.chars() {
@@ -668,18 +728,21 @@ mod tests {
                     _ => plain.push(character),
                 }
             }
-            // A ratio is no rate.
-            let plain = plain.replace("_per_sec", "_total");
-            match plain.strip_suffix("_rate") {
-                Some(plain) => format!("{plain}_total"),
-                None => plain,
-            }
+            plain
         };
         let mut kafkas = Vec::new();
         for (domain, kind, names) in KAFKAS {
             let names = names.iter().map(|name| [domain, kind, name].map(plain));
             kafkas.extend(names.map(|parts| parts.join("_")));
         }
+        // What Prometheus makes rates of, besides.
+        let total = |name: &String| {
+            let of = name.strip_suffix("_rate").or(name.strip_suffix("_per_sec"));
+            of.map(|of| format!("{of}_total"))
+        };
+        let totals: Vec<String> = kafkas.iter().filter_map(total).collect();
+        assert_eq!(totals.len(), 4);
+        kafkas.extend(totals);
         let text = rendered_as(Role::Leader, &Counted::default());
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let mut shown: Vec<_> = types.map(|line| line.split_once(' ').unwrap().0).collect();

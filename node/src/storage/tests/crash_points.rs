@@ -7,7 +7,9 @@ use super::script::{Promise, Step, run};
 use super::{Image, batch, open, read_all};
 use crate::storage::{Disk, WriteBehindDisk};
 
-use Step::{Abandon, Advance, Append, Download, Persist, Reset, Seal, Snapshot, Sync, Truncate};
+use Step::{
+    Abandon, Advance, Append, Download, Note, Persist, Reset, Seal, Snapshot, Sync, Truncate,
+};
 
 /// Every crash of `script` on a disk that `layer` makes of the one that crashes, with every state
 /// it can leave.
@@ -95,6 +97,33 @@ const CUTS: &[Step] = &[
     Truncate(0),
     Append(1, 64, 5),
     Sync,
+];
+
+/// Word of the end that travels with syncs, over segment boundaries, and logs that are cut to before it.
+const NOTED_ENDS: &[Step] = &[
+    Append(1, 500, 1),
+    Note,
+    Append(1, 600, 1),
+    Note,
+    Append(1, 1200, 1),
+    Note,
+    Append(1, 40, 2),
+    Note,
+    Truncate(1),
+    Append(1, 70, 3),
+    Note,
+    Append(1, 90, 3),
+    Note,
+    Persist(4, 2),
+    Append(1, 20, 4),
+    Seal,
+    Append(1, 30, 4),
+    Note,
+    Truncate(0),
+    Append(1, 10, 5),
+    Note,
+    Append(1, 20, 5),
+    Note,
 ];
 
 /// Snapshots of its own, and a log that loses its beginning to them: inside a segment, at the start
@@ -196,9 +225,10 @@ const SAME_END: &[Step] = &[
     Sync,
 ];
 
-const SCRIPTS: [&[Step]; 6] = [
+const SCRIPTS: [&[Step]; 7] = [
     MIXED,
     CUTS,
+    NOTED_ENDS,
     OWN_SNAPSHOTS,
     AHEAD_OF_THE_LOG,
     FETCHED_SNAPSHOTS,

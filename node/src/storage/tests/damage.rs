@@ -293,10 +293,70 @@ fn a_sealed_log_that_lost_its_end_is_refused() {
         let cut = image[last][..length].to_vec();
         assert_eq!(recovered(&with(&image, last, cut), "seal").len(), 12);
     }
-    // Without the file nobody knows.
-    let mut unknown = with(&image, last, Vec::new());
-    unknown.remove("log-end");
-    assert!(recovered(&unknown, "no log-end").len() < 12);
+}
+
+#[test]
+fn a_log_end_that_is_gone_is_missed() {
+    for mut image in [log_of(&[]), long_log(false), long_log(true)] {
+        image.remove("log-end");
+        let error = refused(&image, "no log-end");
+        assert!(
+            matches!(&error, OpenError::Missing { file, .. } if file == "log-end"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_of_an_earlier_version_gets_its_log_end() {
+    let image = long_log(false);
+    let mut older = image.clone();
+    older.remove("log-end");
+    let meta = String::from_utf8(image["meta.properties"].clone()).unwrap();
+    let older_meta = meta
+        .replace("version=4", "version=1")
+        .replace("log.end=told\n", "");
+    older.insert("meta.properties".to_owned(), older_meta.into_bytes());
+    let disk = CrashDisk::from_image(&older);
+    let (storage, _) = open(&disk).unwrap();
+    assert_eq!(read_all(&storage).len(), 12);
+    let newer = disk.durable_image();
+    assert_eq!(newer["meta.properties"], image["meta.properties"]);
+    let last = newer.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    let length_bytes = newer[last].len();
+    refused(
+        &with(&newer, last, newer[last][..length_bytes - 1].to_vec()),
+        "cut",
+    );
+}
+
+#[test]
+fn a_log_that_never_rests_cannot_lose_more_than_its_end_unnoticed() {
+    let disk = CrashDisk::default();
+    let options = StorageOptions {
+        segment_bytes: u64::MAX,
+        ..super::OPTIONS
+    };
+    let (mut storage, _) = Storage::open(disk.clone(), &identity(), options).unwrap();
+    let mut ends_bytes = Vec::new();
+    for offset in 0..6 {
+        storage.append(&batch(offset, 1, 1, 100)).unwrap();
+        let synced = storage.begin_sync_and_note_end().unwrap().run();
+        storage.finish_sync(synced).unwrap();
+        ends_bytes.push(disk.durable_image()[&first_segment()].len());
+    }
+    let image = disk.durable_image();
+    let log = &image[&first_segment()];
+    for (at, end_bytes) in ends_bytes.into_iter().enumerate() {
+        let cut = with(&image, &first_segment(), log[..end_bytes].to_vec());
+        // The last file but one is durable with its name, and tells of what was durable before that sync.
+        if at + 3 < 6 {
+            let error = refused(&cut, &format!("{at}"));
+            assert!(error.to_string().contains("log-end says"), "{error}");
+        } else {
+            assert_eq!(recovered(&cut, &format!("{at}")).len(), at + 1);
+        }
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) enum Step {
     /// Records, bytes of each, epoch.
     Append(usize, usize, i32),
     Sync,
+    /// A sync that tells of what was durable before it.
+    Note,
     Seal,
     Truncate(i64),
     /// Epoch and vote.
@@ -130,11 +132,14 @@ impl Promise {
                 self.log.push(batch.clone());
                 storage.append(&batch)?;
             }
-            Step::Sync | Step::Seal => {
-                if matches!(step, Step::Seal) {
-                    storage.seal()?;
-                } else {
-                    assert_eq!(storage.sync()?, storage.log_end());
+            Step::Sync | Step::Note | Step::Seal => {
+                match step {
+                    Step::Seal => storage.seal()?,
+                    Step::Note => {
+                        let synced = storage.begin_sync_and_note_end()?.run();
+                        assert_eq!(storage.finish_sync(synced)?, Some(storage.log_end()));
+                    }
+                    _ => assert_eq!(storage.sync()?, storage.log_end()),
                 }
                 self.durable_count = self.log.len();
             }
