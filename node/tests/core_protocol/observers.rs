@@ -460,3 +460,41 @@ fn only_so_many_observers_are_remembered_and_none_that_is_no_replica() {
     let many = observed(&mut solo, 1000..3000);
     assert!((900..=1000).contains(&many), "{many}");
 }
+
+/// What a follower that is configured with n1 to n3 does with the first record of its leader.
+fn follow_leader_of(voters: &[i32], record_epoch: i32) -> i64 {
+    let configured = (1..=3).map(NodeId).collect();
+    let configuration = Configuration::of_static_voters(ME, "test", configured, TIMERS, 1);
+    let recovered = Recovered {
+        quorum_state: Some(QuorumState {
+            epoch: Epoch(3),
+            leader: Some(PEER),
+            voted_for: None,
+        }),
+        ..Recovered::default()
+    };
+    let (mut solo, effects) = Solo::start(configuration, recovered);
+    let record = ControlRecord::LeaderChange {
+        leader: PEER,
+        voters: voters.iter().map(|&id| NodeId(id)).collect(),
+        granting_voters: vec![PEER],
+    };
+    let batch = Batch::build(Offset(0), Epoch(record_epoch), 0, true, &[record.encode()]);
+    let response = solo.fetched(vec![batch]);
+    answer_fetch(&mut solo, &effects, response);
+    solo.replica.log_end().0
+}
+
+#[test]
+fn configured_voters_may_have_been_others_once() {
+    assert_eq!(follow_leader_of(&[1, 2, 3], 3), 1);
+    assert_eq!(follow_leader_of(&[2], 2), 1);
+}
+
+#[test]
+#[should_panic(
+    expected = "n2 leads epoch 3 for the voters n2, but n1 is configured with the voters n1, n2, n3"
+)]
+fn a_leader_that_other_configured_voters_elected_is_not_followed() {
+    follow_leader_of(&[2], 3);
+}

@@ -3,6 +3,7 @@
 
 use super::RoleState;
 use crate::batch::Batch;
+use crate::control_record::ControlRecord;
 use crate::ids::{Epoch, NodeId, Offset, ReplicaKey};
 use crate::message::{DivergingEpoch, FetchRequest, FetchResponse, Request};
 use crate::mutants::Bug;
@@ -173,12 +174,42 @@ impl Replica {
     /// Appends batches up to the first that cannot follow; the rest is fetched again (KAFKA-18723).
     pub(in crate::raft) fn append_fetched(&mut self, peer: NodeId, batches: Vec<Batch>) {
         for batch in batches {
-            let is_readable = control_records_of(&batch).is_ok();
-            if batch.epoch() > self.epoch() || !self.log.accepts(&batch) || !is_readable {
+            let records = control_records_of(&batch);
+            if batch.epoch() > self.epoch() || !self.log.accepts(&batch) || records.is_err() {
                 return self.peers.back_off(self.now_ns, peer);
+            }
+            if batch.epoch() == self.epoch() {
+                for (_, record) in records.into_iter().flatten() {
+                    self.assert_elected_by_same_voters(&record);
+                }
             }
             self.append(batch);
         }
+    }
+
+    /// Where voters are configured, nothing but their being the same everywhere makes majorities meet. What was
+    /// elected before is past: only the present leader counts on this replica.
+    ///
+    /// # Panics
+    /// If the record says that other voters elected the present leader.
+    fn assert_elected_by_same_voters(&self, record: &ControlRecord) {
+        let ControlRecord::LeaderChange { leader, voters, .. } = record else {
+            return;
+        };
+        let configured = self.voter_history.latest();
+        if self.voter_history.kraft_version() >= 1 || configured.is_empty() {
+            return;
+        }
+        assert!(
+            configured.ids().eq(voters.iter().copied()),
+            "{leader} leads epoch {} for the voters {}, but {} is configured with the voters {}: with different \
+             voters, what was acknowledged can be lost. Nothing of it was stored. Stop both, and start all nodes \
+             with the same voters (--peer)",
+            self.epoch(),
+            names(voters.iter().copied()),
+            self.id(),
+            names(configured.ids()),
+        );
     }
 
     pub(in crate::raft) fn follow_high_watermark(&mut self, leader_high_watermark: Offset) {
@@ -252,6 +283,11 @@ impl Replica {
             state.fetch_deadline_ns = deadline_ns;
         }
     }
+}
+
+fn names(nodes: impl Iterator<Item = NodeId>) -> String {
+    let names: Vec<String> = nodes.map(|node| node.to_string()).collect();
+    names.join(", ")
 }
 
 /// How long a follower waits after its leader resigned (KIP-595). It doubles with each place in the
