@@ -100,7 +100,7 @@ enum Command {
     Show(ShowArgs),
     /// Write a stored run for other tools
     Export(ExportArgs),
-    /// Remove old runs
+    /// Remove old runs, and campaigns none of whose runs is left
     Gc(GcArgs),
     /// Write completions of the command line for a shell
     Completions {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
@@ -104,7 +104,10 @@ impl Store {
             Some((_, newest)) => self.point_latest_at(&newest.name),
             None => {
                 let link = self.root.join("latest");
-                std::fs::remove_file(&link).map_err(|source| Error::io("remove", link, source))
+                match std::fs::remove_file(&link) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                    other => other.map_err(|source| Error::io("remove", link, source)),
+                }
             }
         }
     }
@@ -188,7 +191,9 @@ impl Store {
     /// When there is none of that name, or it cannot be read.
     pub fn campaign(&self, name: &str) -> Result<Campaign> {
         let path = self.campaign_path(name);
-        let campaign: Campaign = read_document(&path)?;
+        let mut campaign: Campaign = read_document(&path)?;
+        // Whatever it says: it is found, shown and removed by the name of its file.
+        name.clone_into(&mut campaign.name);
         if campaign.format_version > FORMAT_VERSION {
             return Err(Error::UnsupportedVersion {
                 path,
@@ -338,16 +343,29 @@ impl RunFolder {
         write_atomically(&path, &text)
     }
 
-    /// Reads the manifest and refuses versions from the future.
+    /// Name of the folder, which is that of the run; `None` where a path has none.
+    pub fn name(&self) -> Option<String> {
+        let name = match self.path.components().next_back() {
+            Some(Component::Normal(name)) if !self.path.is_symlink() => name.to_owned(),
+            _ => self.path.canonicalize().ok()?.file_name()?.to_owned(),
+        };
+        Some(name.to_string_lossy().into_owned())
+    }
+
+    /// Reads the manifest and refuses versions from the future. It has the name of the folder, by which the run
+    /// is found, also where the folder was copied or renamed since it was written.
     pub fn manifest(&self) -> Result<Manifest> {
         let path = self.manifest_path();
-        let manifest: Manifest = read_document(&path)?;
+        let mut manifest: Manifest = read_document(&path)?;
         if !(FORMAT_VERSION..=PACKED_FORMAT_VERSION).contains(&manifest.format_version) {
             return Err(Error::UnsupportedVersion {
                 path,
                 found: manifest.format_version,
                 supported: PACKED_FORMAT_VERSION,
             });
+        }
+        if let Some(name) = self.name() {
+            manifest.name = name;
         }
         Ok(manifest)
     }
@@ -444,12 +462,14 @@ impl RunFolder {
         self.write_manifest(&manifest)
     }
 
-    /// Of the manifest counts what it says, but for the seal itself and the version, which packing changes.
+    /// Of the manifest counts what it says, but for the seal itself, the version, which packing changes, and the
+    /// name, which is that of the folder.
     fn note_manifest(&self, found: &mut Seal) -> Result<()> {
         let path = self.manifest_path();
         let mut manifest: BTreeMap<String, serde_json::Value> = read_document(&path)?;
         manifest.remove("seal");
         manifest.remove("format_version");
+        manifest.remove("name");
         let text = serde_json::to_vec(&manifest);
         let text = text.map_err(|error| Error::io("read", &path, error.into()))?;
         self.note(found, &path, &text);

@@ -14,6 +14,9 @@ pub struct ListArgs {
     /// Only runs with this verdict; failed = all but valid ones
     #[arg(long, value_parser = ["valid", "invalid", "unknown", "none", "failed"])]
     pub verdict: Option<String>,
+    /// Only runs that were stopped from outside before their time: by Ctrl-C, or as the harness was killed
+    #[arg(long)]
+    pub interrupted: bool,
     /// Only runs with this family of faults
     #[arg(long, value_name = "NAME")]
     pub nemesis: Option<String>,
@@ -50,7 +53,7 @@ impl ListArgs {
             &self.workload,
             &self.name,
         ];
-        self.seed.is_some() || texts.iter().any(|text| text.is_some())
+        self.interrupted || self.seed.is_some() || texts.iter().any(|text| text.is_some())
     }
 }
 
@@ -114,6 +117,10 @@ pub struct ServeArgs {
     /// Address to listen on; by default only this machine can connect
     #[arg(long, default_value_t = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), value_name = "ADDRESS")]
     pub listen: std::net::IpAddr,
+    /// A name that browsers call this machine by, besides its addresses, localhost and, with --listen, its own
+    /// name; requests by any other name are refused
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
     /// Where runs are stored
     #[command(flatten)]
     pub store: StoreArgs,
