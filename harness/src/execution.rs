@@ -325,11 +325,14 @@ pub fn judge(
 /// What came out of a run when it was judged, which is done now if nobody did.
 ///
 /// # Errors
-/// As [`judge`].
+/// As [`judge`], and when the run still goes on.
 pub fn verdict_of(folder: &RunFolder, progress: &Progress) -> Result<Verdict, Failure> {
     match folder.verdict()? {
         Some(verdict) => Ok(verdict),
-        None => judge(folder, &[], progress),
+        None => {
+            finish_abandoned(folder, progress)?;
+            judge(folder, &[], progress)
+        }
     }
 }
 

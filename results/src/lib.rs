@@ -5,6 +5,7 @@ pub mod byte_size;
 pub mod campaign;
 pub mod disk_image;
 pub mod error;
+pub mod folder;
 pub mod history;
 pub mod housekeeping;
 pub mod json_lines;
