@@ -6,8 +6,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions, StopReason};
+use results::ownership::Owner;
+use results::packed;
 use results::schedule::Schedule;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
@@ -70,8 +72,7 @@ pub struct Finished {
 impl Finished {
     /// What stopped it before its time, if anything did.
     pub fn stop_reason(&self) -> Option<StopReason> {
-        let manifest = &self.manifest;
-        manifest.phases.stop_reason(manifest.is_simulated())
+        self.manifest.stop_reason()
     }
 }
 
@@ -159,6 +160,8 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         seal: None,
     };
     let folder = store.create_run(&name)?;
+    // Where nothing can be locked, others go by when the recording last grew.
+    let ownership = folder.claim();
     if plan.replay_of.is_none() {
         progress.note(&format!("seed {}", plan.seed));
     }
@@ -197,12 +200,50 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         drop_data(&folder, progress);
     }
     pack(&folder, progress);
+    if let Ok(ownership) = ownership {
+        ownership.release();
+    }
     render(store, &folder, progress);
     Ok(Finished {
         manifest: folder.manifest()?,
         folder,
         verdict,
     })
+}
+
+/// Finishes what a harness left that was killed: reads the disks of its nodes, as long as nobody did, and notes how
+/// the run ended. Says whether there was anything to finish.
+///
+/// # Errors
+/// When somebody works on the run, or the folder cannot be written.
+pub fn finish_abandoned(folder: &RunFolder, progress: &Progress) -> Result<bool, Failure> {
+    match folder.owner() {
+        Owner::None => return Ok(false),
+        Owner::Alive => {
+            return Err(Failure::arguments(format!(
+                "{} is still going on, or being judged; wait for its end",
+                folder.path().display()
+            )));
+        }
+        Owner::Dead => {}
+    }
+    let ownership = folder.claim()?;
+    let mut manifest = folder.manifest()?;
+    if manifest.ended.is_none() {
+        let history = std::fs::metadata(packed::present(&folder.history_path()));
+        let last_change = history.and_then(|about| about.modified());
+        manifest.ended = Some(last_change.map_or_else(|_| Utc::now(), DateTime::from));
+        let phases = &mut manifest.phases;
+        phases.stopped_by = phases.stopped_by.or(Some(StopReason::Death));
+        phases.interrupted = true;
+    }
+    folder.write_manifest(&manifest)?;
+    if manifest.seal.is_none() {
+        read_disks(folder, progress);
+        folder.seal()?;
+    }
+    ownership.release();
+    Ok(true)
 }
 
 /// Packs what is large in a run that nobody writes to any more. Failing at that is worth a note, no more.
@@ -284,11 +325,14 @@ pub fn judge(
 /// What came out of a run when it was judged, which is done now if nobody did.
 ///
 /// # Errors
-/// As [`judge`].
+/// As [`judge`], and when the run still goes on.
 pub fn verdict_of(folder: &RunFolder, progress: &Progress) -> Result<Verdict, Failure> {
     match folder.verdict()? {
         Some(verdict) => Ok(verdict),
-        None => judge(folder, &[], progress),
+        None => {
+            finish_abandoned(folder, progress)?;
+            judge(folder, &[], progress)
+        }
     }
 }
 

@@ -33,6 +33,23 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
     assert!(page.contains("2 of 3 bugs were noticed"), "{page}");
     assert!(page.contains("3 seeds, 0 false alarms"), "{page}");
     assert!(page.contains("`harness bugs score ack-on-append"), "{page}");
+    let pages = std::fs::read_dir(lab.runs().join("campaigns")).unwrap();
+    let pages = pages.flatten().map(|entry| entry.path());
+    let pages: Vec<_> = pages
+        .filter(|it| it.extension().is_some_and(|end| end == "html"))
+        .collect();
+    let [shown] = pages.as_slice() else {
+        panic!("one page of the score: {pages:?}");
+    };
+    let shown = std::fs::read_to_string(shown).unwrap();
+    for part in [
+        "seeded bugs were noticed",
+        "cluster-id-skip",
+        "ack-on-append",
+        "Noticed by",
+    ] {
+        assert!(shown.contains(part), "{part}");
+    }
     let data = document(&lab.path().join("out/score.json"));
     let hunts = data["hunts"].as_array().unwrap();
     assert_eq!(hunts.len(), 6);
@@ -46,7 +63,8 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
             assert_eq!((&hunt["bug"], tried_count), (&"B67".into(), 15), "{hunt}");
         }
     }
-    assert!(!lab.runs().exists(), "runs of the simulation are not kept");
+    let listed = lab.harness(&["list", "--json"]).expect_code(0).stdout;
+    assert_eq!(listed, "", "runs of the simulation are not kept");
 }
 
 #[test]

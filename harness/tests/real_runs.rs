@@ -351,9 +351,17 @@ fn nodes_die_with_a_killed_harness_and_the_run_can_still_be_judged() {
     let mut child = long_run(&lab);
     // Long enough for a node to be stopped: a stopped process cannot notice anything by itself.
     std::thread::sleep(Duration::from_millis(1500));
+    let listed = |more: &[&str]| {
+        let arguments = [&["list"], more].concat();
+        lab.harness(&arguments).expect_code(0).stdout
+    };
+    assert!(listed(&[]).starts_with("no verdict, still going on "));
+    let refused = lab.harness(&["analyze", "latest"]).expect_code(254);
+    assert!(refused.stderr.contains("is still going on"));
     child.kill().unwrap();
     child.wait().unwrap();
     lab.assert_nothing_left();
+    assert!(listed(&["--interrupted"]).starts_with("no verdict, abandoned "));
     let outcome = lab.harness(&["analyze", "latest"]);
     assert!(
         [0, 2].contains(&outcome.code),
@@ -361,7 +369,16 @@ fn nodes_die_with_a_killed_harness_and_the_run_can_still_be_judged() {
         outcome.stdout,
         outcome.stderr
     );
+    assert!(outcome.stdout.contains("when the harness was killed"));
     assert!(lab.latest().join("index.html").is_file());
+    let manifest = document(&lab.latest().join("manifest.json"));
+    assert_eq!(manifest["phases"]["stopped_by"], "death");
+    assert!(manifest["ended"].is_string());
+    assert!(manifest["seal"]["nodes/n1/disk.json"].is_object());
+    let after = listed(&["--interrupted"]);
+    assert!(after.contains(", interrupted "), "{after}");
+    let again = lab.harness(&["analyze", "latest"]);
+    assert_eq!(again.code, outcome.code, "{}", again.stdout);
 }
 
 #[test]
@@ -385,6 +402,15 @@ fn an_interrupted_run_heals_checks_and_reports() {
         "{}",
         outcome.stdout
     );
+    let listed = lab.harness(&["list", "--interrupted"]).expect_code(0);
+    assert!(
+        listed.stdout.contains(", interrupted "),
+        "{}",
+        listed.stdout
+    );
+    let junit = std::fs::read_to_string(lab.latest().join("junit.xml")).unwrap();
+    let skipped = "<skipped message=\"this run was stopped early by the user\"/>";
+    assert!(junit.contains(skipped), "{junit}");
     lab.assert_nothing_left();
 }
 

@@ -143,6 +143,88 @@ fn parsed(lines: &str) -> Vec<Value> {
 }
 
 #[test]
+fn evidence_that_is_missing_or_changed_is_said_and_decides_nothing() {
+    let lab = lab();
+    let analyzed = |code: i32| {
+        let arguments = ["analyze", "latest", "--json"];
+        let told = lab.harness(&arguments).expect_code(code).stdout;
+        let told: Value = serde_json::from_str(&told).unwrap();
+        told["summary"].as_str().unwrap().to_owned()
+    };
+    let whole = analyzed(0);
+    let folder = lab.latest();
+    let disk = folder.join("nodes/n2/disk.json");
+    let kept = std::fs::read(&disk).unwrap();
+    std::fs::remove_file(&disk).unwrap();
+    let summary = analyzed(2);
+    assert!(summary.contains("nodes/n2/disk.json is gone"), "{summary}");
+    std::fs::write(&disk, &kept).unwrap();
+    assert_eq!(analyzed(0), whole);
+
+    let history = folder.join("history.jsonl");
+    let lines = std::fs::read_to_string(&history).unwrap();
+    let (beginning, _) = lines.split_at(lines.rfind("{\"index\"").unwrap());
+    std::fs::write(&history, beginning).unwrap();
+    let summary = analyzed(2);
+    assert!(summary.contains("history.jsonl had"), "{summary}");
+    let file = history.to_string_lossy();
+    let checked = lab.harness(&["check", &file, "--model", "cas-register"]);
+    let said = checked.expect_code(2).stdout;
+    assert!(
+        said.contains("history.jsonl is not what its run recorded"),
+        "{said}"
+    );
+    let report = std::fs::read_to_string(folder.join("index.html")).unwrap();
+    assert!(report.contains("history.jsonl had"));
+    std::fs::write(&history, &lines).unwrap();
+    assert_eq!(analyzed(0), whole);
+
+    let copy = lab.runs().join("a copy");
+    std::fs::rename(&folder, &copy).unwrap();
+    let listed = lab.harness(&["list", "--limit", "1"]).expect_code(0).stdout;
+    assert!(listed.trim_end().ends_with("  a copy"), "{listed}");
+    let shown = lab.harness(&["show", "a copy"]).expect_code(0).stdout;
+    assert!(shown.contains("harness replay 'a copy'"), "{shown}");
+    lab.harness(&["replay", "a copy", "--quiet"]).expect_code(0);
+}
+
+#[test]
+fn a_campaign_goes_with_the_last_of_its_runs() {
+    let lab = Lab::new();
+    let campaign = "sim --nemesis partition-random --bug ack-on-append --seeds 1..12 --time 10 --rate 100 --jobs 1 \
+                    --quiet --name doomed";
+    let arguments: Vec<&str> = campaign.split_whitespace().collect();
+    lab.harness(&arguments).expect_code(1);
+    let files = || {
+        let entries = std::fs::read_dir(lab.runs().join("campaigns")).unwrap();
+        entries.count()
+    };
+    assert_eq!(files(), 2, "data and page");
+    let page = std::fs::read_dir(lab.runs().join("campaigns")).unwrap();
+    let page = page.flatten().map(|entry| entry.path());
+    let page = page.filter(|path| path.extension().is_some_and(|end| end == "html"));
+    let page = std::fs::read_to_string(page.last().unwrap()).unwrap();
+    assert!(page.contains("covered by all seeds together"), "{page}");
+    lab.harness(&["gc", "--keep", "1"]).expect_code(0);
+    assert_eq!(files(), 2, "one of its runs is left");
+    let told = lab
+        .harness(&["gc", "--keep", "0", "--dry-run"])
+        .expect_code(0);
+    assert!(
+        told.stdout.contains("would remove   campaign  doomed"),
+        "{}",
+        told.stdout
+    );
+    assert_eq!(files(), 2);
+    let told = lab.harness(&["gc", "--keep", "0"]).expect_code(0).stdout;
+    assert!(
+        told.contains("and 1 campaign none of whose runs is left"),
+        "{told}"
+    );
+    assert_eq!(files(), 0);
+}
+
+#[test]
 fn no_file_is_replaced_by_an_export() {
     let lab = lab();
     let output = lab.write("taken.csv", "mine");

@@ -1,16 +1,21 @@
 //! Owns what came out of a campaign: one command that ran many seeds.
 //! Never holds a run: those that were stored have folders of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::manifest::StopReason;
 use crate::verdict::Validity;
 
 /// Seeds of one group that are told one by one; of the others only the number is kept.
 pub const OUTCOMES_MAX_COUNT: usize = 200;
+
+/// A campaign without an end whose file was not written for longer has died.
+const LIFE_SIGN: Duration = Duration::from_secs(60);
 
 /// `campaigns/<name>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,8 +75,48 @@ pub struct Campaign {
     /// What had to be hit by some seed, and was hit by none: cells of coverage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_but_missing: Vec<String>,
+    /// What faults hit, in which role and phase, in all seeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<CampaignCoverage>,
+    /// Where seeded bugs were hunted: what came of it. The seeds of the campaign are then those of the unmodified node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hunts: Vec<HuntRow>,
     /// Seeds that are not valid by what they violated, the worst and largest group first.
     pub groups: Vec<FailureGroup>,
+}
+
+/// What faults hit in many seeds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CampaignCoverage {
+    /// Cells that were hit.
+    pub covered_count: u64,
+    /// Cells that could be hit.
+    pub cell_count: u64,
+    /// Rows and columns, as in the evidence of the coverage checker.
+    pub table: Value,
+}
+
+/// What came of looking for one seeded bug in one way, several times.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HuntRow {
+    /// Id of the bug.
+    pub bug: String,
+    /// Its name.
+    pub name: String,
+    /// How soon it must be noticed: P0, P1, P2.
+    pub priority: String,
+    /// How it was looked for.
+    pub way: String,
+    /// How often it was looked for; 0 if it never was.
+    pub hunt_count: u64,
+    /// How often it was noticed.
+    pub noticed_count: u64,
+    /// For people: seeds until it was noticed.
+    pub seeds: String,
+    /// For people: seconds until it was noticed.
+    pub seconds: String,
+    /// For people: what noticed it.
+    pub noticed_by: String,
 }
 
 /// What came of one family of faults.
@@ -142,8 +187,40 @@ impl Campaign {
         self.done_count as f64 * 1e3 / (self.elapsed_ms.max(1)) as f64
     }
 
+    /// Names of the runs that were stored.
+    pub fn runs(&self) -> impl Iterator<Item = &str> {
+        let outcomes = self.groups.iter().flat_map(|group| &group.outcomes);
+        outcomes.filter_map(|outcome| outcome.run.as_deref())
+    }
+
+    /// Whether it may still be going on: it has no end, and was written lately.
+    pub fn may_be_going_on(&self) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
+        let told = self.started + Duration::from_millis(self.elapsed_ms);
+        let silent = Utc::now() - told;
+        silent.to_std().is_ok_and(|silent| silent < LIFE_SIGN) || silent.num_milliseconds() < 0
+    }
+
+    /// How many seeded bugs were hunted, and how many of them were noticed.
+    pub fn bugs(&self) -> (usize, usize) {
+        let hunted: BTreeSet<&str> = self.hunts.iter().map(|hunt| hunt.bug.as_str()).collect();
+        let noticed = self.hunts.iter().filter(|hunt| hunt.noticed_count > 0);
+        let noticed: BTreeSet<&str> = noticed.map(|hunt| hunt.bug.as_str()).collect();
+        (hunted.len(), noticed.len())
+    }
+
     /// What came out, in a sentence.
     pub fn headline(&self) -> String {
+        if !self.hunts.is_empty() {
+            let (hunted, noticed) = self.bugs();
+            return format!(
+                "{noticed} of {hunted} seeded bugs were noticed; the unmodified node was called wrong in {} of {} \
+                 seeds",
+                self.invalid_count, self.done_count
+            );
+        }
         let noun = if self.done_count == 1 {
             "seed"
         } else {

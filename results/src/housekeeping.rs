@@ -1,15 +1,16 @@
-//! Owns what a store takes up, and the removal of whole runs that somebody gave up.
+//! Owns what a store takes up, and the removal of whole runs that somebody gave up, and of campaigns without any.
 //! Never removes part of a run, and never chooses by anything but what it was told to keep.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::manifest::Manifest;
+use crate::ownership::Owner;
 use crate::store::{RunFolder, Store};
 use crate::verdict::Validity;
 use crate::{Error, Result};
 
-/// A run without an end whose history changed more recently may still be going on.
+/// A run without owner and end whose history changed more recently may still be going on.
 const STILL_GOING_ON: Duration = Duration::from_secs(60 * 60);
 
 /// What is kept of a store.
@@ -63,16 +64,37 @@ pub fn given_up(store: &Store, keeping: Keeping) -> Result<Vec<Stored>> {
     Ok(stored.collect())
 }
 
+/// The campaigns of which runs were stored, but none is left once `gone` are: their names.
+pub fn orphaned(store: &Store, gone: &[Stored]) -> Vec<String> {
+    let is_left = |run: &str| {
+        let is_gone = gone
+            .iter()
+            .any(|stored| stored.folder.name().as_deref() == Some(run));
+        !is_gone && store.root().join(run).join("manifest.json").is_file()
+    };
+    let campaigns = store.campaigns().into_iter().filter(|campaign| {
+        let had_runs = campaign.runs().next().is_some();
+        had_runs && !campaign.may_be_going_on() && !campaign.runs().any(is_left)
+    });
+    campaigns.map(|campaign| campaign.name).collect()
+}
+
 /// Whether a run has no verdict, an unreadable one, or one that is not valid.
 fn has_failed(folder: &RunFolder) -> bool {
     !matches!(folder.verdict(), Ok(Some(verdict)) if verdict.valid == Validity::Valid)
 }
 
-/// Whether a run may still be going on: it has no end, and was changed lately.
+/// Whether a run is still going on, or being judged. Of one without an owner, which an earlier version made, nobody
+/// knows: it may be if it has no end, and was changed lately.
 pub fn may_be_going_on(folder: &RunFolder, manifest: &Manifest) -> bool {
-    if manifest.ended.is_some() {
-        return false;
+    match folder.owner() {
+        Owner::Alive => true,
+        Owner::Dead => false,
+        Owner::None => manifest.ended.is_none() && was_changed_lately(folder),
     }
+}
+
+fn was_changed_lately(folder: &RunFolder) -> bool {
     let about = std::fs::metadata(folder.history_path());
     let about = about.or_else(|_| std::fs::metadata(folder.manifest_path()));
     let changed = about.and_then(|about| about.modified());
@@ -80,6 +102,21 @@ pub fn may_be_going_on(folder: &RunFolder, manifest: &Manifest) -> bool {
         let age = SystemTime::now().duration_since(changed);
         age.is_ok_and(|age| age < STILL_GOING_ON)
     })
+}
+
+/// Removes what is kept of a campaign, for good.
+///
+/// # Errors
+/// When a file of it cannot be removed.
+pub fn remove_campaign(store: &Store, name: &str) -> Result<()> {
+    let page = store.campaign_page_path(name);
+    for path in [page.with_extension("json"), page] {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.map_err(|source| Error::io("remove", path, source))?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes a run for good.

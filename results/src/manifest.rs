@@ -11,7 +11,7 @@ use crate::seal::Seal;
 pub struct Manifest {
     /// See [`crate::FORMAT_VERSION`].
     pub format_version: u32,
-    /// Name of the run, which is also the name of its folder.
+    /// Name of the run, which is also the name of its folder ([`crate::store::RunFolder::manifest`]).
     pub name: String,
     /// Seed of the workload, the schedule and the nodes' election timers.
     pub seed: u64,
@@ -51,6 +51,16 @@ fn processes() -> String {
 }
 
 impl Manifest {
+    /// What stopped the run before its time, if anything did.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.phases.stop_reason(self.is_simulated())
+    }
+
+    /// Whether the run was stopped from outside before its time.
+    pub fn is_interrupted(&self) -> bool {
+        self.stop_reason().is_some_and(StopReason::is_interruption)
+    }
+
     /// Whether the run was simulated.
     pub fn is_simulated(&self) -> bool {
         self.world == SIMULATION
@@ -320,6 +330,8 @@ pub enum StopReason {
     Violation,
     /// An event that violated an invariant, in the simulation.
     Invariant,
+    /// The end of the harness, which was killed.
+    Death,
 }
 
 impl StopReason {
@@ -329,7 +341,13 @@ impl StopReason {
             Self::User => "was stopped early by the user",
             Self::Violation => "was ended by the first violation, as --fail-fast asks for",
             Self::Invariant => "ended at the first event that violated an invariant",
+            Self::Death => "was cut short when the harness was killed",
         }
+    }
+
+    /// Whether it came from outside: such a run says less than was asked for, and nothing about why.
+    pub fn is_interruption(self) -> bool {
+        matches!(self, Self::User | Self::Death)
     }
 }
 

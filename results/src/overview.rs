@@ -13,15 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::housekeeping::{may_be_going_on, size_bytes};
 use crate::manifest::Manifest;
+use crate::ownership::Owner;
 use crate::store::{RunFolder, Store, read_document, write_atomically};
 use crate::verdict::{Validity, Verdict};
 use crate::{Error, Result, packed};
+
+pub use crate::standing::{INTERRUPTED, Standing};
 
 /// The file in a store that keeps overviews. Whoever removes it loses nothing but a little time.
 const KEPT: &str = ".overviews.json";
 
 /// Version of that file; another one is not read.
-const KEPT_VERSION: u32 = 1;
+const KEPT_VERSION: u32 = 2;
 
 /// How long the files of a run must have been left alone before its overview is kept: a file that changes twice
 /// within one tick of the file system's clock looks as if it had changed once.
@@ -52,49 +55,16 @@ pub struct Overview {
     pub size_bytes: u64,
 }
 
-/// How a run stands: its verdict, or why there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// It was judged.
-    Judged(Validity),
-    /// It has an end, and was never judged.
-    NeverJudged,
-    /// It has no end, and nothing was recorded for a long time.
-    Interrupted,
-    /// It has no end yet.
-    GoingOn,
-    /// Its verdict cannot be read.
-    Damaged,
-}
-
-impl Standing {
-    /// The verdict, if there is one.
-    pub fn verdict(self) -> Option<Validity> {
-        match self {
-            Self::Judged(validity) => Some(validity),
-            _ => None,
-        }
+impl Overview {
+    /// Whether it was stopped from outside before its time.
+    pub fn is_interrupted(&self) -> bool {
+        self.standing == Standing::Abandoned || self.manifest.is_interrupted()
     }
 
-    /// The word that stands where a verdict would.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Judged(validity) => validity.word(),
-            Self::NeverJudged | Self::Interrupted | Self::GoingOn => "no verdict",
-            Self::Damaged => "damaged",
-        }
-    }
-
-    /// Why there is no verdict; empty if there is one.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Judged(_) => "",
-            Self::NeverJudged => "never judged",
-            Self::Interrupted => "interrupted",
-            Self::GoingOn => "still going on",
-            Self::Damaged => "verdict.json is damaged",
-        }
+    /// What stands beside the verdict of a run that did not take its course; nothing where there is no verdict.
+    pub fn mark(&self) -> Option<&'static str> {
+        self.standing.verdict()?;
+        self.manifest.is_interrupted().then_some(INTERRUPTED)
     }
 }
 
@@ -197,7 +167,10 @@ fn look(store: &Store, name: &str, kept: &Kept, settled_ns: i128) -> Looked {
         };
     }
     let overview = read(&folder, name);
-    let may_be_kept = |overview: &Overview| overview.manifest.ended.is_some();
+    // How these stand changes without any change of a file.
+    let may_be_kept = |overview: &Overview| {
+        overview.manifest.ended.is_some() && overview.standing != Standing::GoingOn
+    };
     let fingerprint = before
         .filter(|_| overview.as_ref().is_ok_and(may_be_kept))
         .filter(|(_, changed_ns)| now_ns() - changed_ns > settled_ns)
@@ -258,9 +231,11 @@ fn read(folder: &RunFolder, name: &str) -> Result<Overview> {
     let judged = folder.verdict();
     let standing = match &judged {
         Ok(Some(verdict)) => Standing::Judged(verdict.valid),
-        Ok(None) if manifest.ended.is_some() => Standing::NeverJudged,
         Ok(None) if may_be_going_on(folder, &manifest) => Standing::GoingOn,
-        Ok(None) => Standing::Interrupted,
+        Ok(None) if folder.owner() == Owner::None && manifest.ended.is_some() => {
+            Standing::NeverJudged
+        }
+        Ok(None) => Standing::Abandoned,
         Err(_) => Standing::Damaged,
     };
     let verdict = judged.ok().flatten();
@@ -518,6 +493,41 @@ mod tests {
         assert_eq!(found["going-on"].standing, Standing::GoingOn);
         let kept: Vec<_> = read_kept(&store).runs.into_keys().collect();
         assert_eq!(kept, ["fresh"]);
+
+        let ownership = going_on.claim().unwrap();
+        manifest.ended = Some(manifest.started);
+        going_on.write_manifest(&manifest).unwrap();
+        let standing = || look(&store)["going-on"].standing;
+        assert_eq!(standing(), Standing::GoingOn, "it is being judged");
+        drop(ownership);
+        assert_eq!(standing(), Standing::Abandoned, "its owner died");
+        let judged = verdict(Validity::Valid);
+        going_on.write_verdict(&judged).unwrap();
+        assert_eq!(standing(), Standing::Judged(Validity::Valid));
+    }
+
+    #[test]
+    fn a_run_is_listed_under_the_name_of_its_folder() {
+        let (_root, store) = store();
+        let one = run(&store, "one");
+        std::fs::rename(one.path(), store.root().join("other")).unwrap();
+        let found = look(&store);
+        assert_eq!(found["other"].manifest.name, "other");
+        assert!(store.find("oth").is_ok() && store.find("one").is_err());
+    }
+
+    #[test]
+    fn what_stopped_a_run_stands_beside_its_verdict() {
+        let (_root, store) = store();
+        let stopped = run(&store, "stopped");
+        let mut manifest = manifest("stopped", 1);
+        manifest.phases.interrupted = true;
+        stopped.write_manifest(&manifest).unwrap();
+        run(&store, "whole");
+        let found = look(&store);
+        assert_eq!(found["stopped"].mark(), Some("interrupted"));
+        assert_eq!(found["whole"].mark(), None);
+        assert!(found["stopped"].is_interrupted() && !found["whole"].is_interrupted());
     }
 
     #[test]
@@ -539,16 +549,5 @@ mod tests {
         let names = std::fs::read_dir(store.root()).unwrap().flatten();
         let left = names.filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp"));
         assert_eq!(left.count(), 0);
-    }
-
-    #[test]
-    fn every_run_has_a_word_and_without_verdict_a_reason() {
-        use Standing::{Damaged, GoingOn, Interrupted, Judged, NeverJudged};
-        assert_eq!(Judged(Validity::Unknown).word(), "unknown");
-        assert_eq!(Judged(Validity::Unknown).reason(), "");
-        for standing in [Damaged, GoingOn, Interrupted, NeverJudged] {
-            assert_eq!(standing.verdict(), None);
-            assert!(!standing.reason().is_empty());
-        }
     }
 }

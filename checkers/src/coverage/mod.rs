@@ -63,6 +63,17 @@ impl Coverage {
         self.counts.values().filter(|count| **count > 0).count()
     }
 
+    /// As a table, for whoever shows it; `null` if there was nothing to cover.
+    pub fn table(&self) -> Value {
+        let cells = self.counts.iter();
+        let cells = cells.filter_map(|(name, count)| Some((Cell::from_name(name)?, *count)));
+        let counts: BTreeMap<Cell, u64> = cells.collect();
+        match counts.is_empty() {
+            true => Value::Null,
+            false => table(&counts, &BTreeSet::new()),
+        }
+    }
+
     /// The cells that could be reached, and were not.
     pub fn never(&self) -> impl Iterator<Item = &str> {
         let never = self.counts.iter().filter(|(_, count)| **count == 0);

@@ -1,12 +1,12 @@
 //! Owns `harness analyze`: judges a stored run again, with the checkers of today.
-//! Never touches the recording.
+//! Never touches a recording, but for one that a killed harness left without an end.
 
 use results::store::Store;
 
 use super::summary::Summary;
 use super::{announce, coverage};
 use crate::cli::AnalyzeArgs;
-use crate::execution::{Finished, judge, render};
+use crate::execution::{Finished, finish_abandoned, judge, pack, render};
 use crate::exit::Failure;
 use crate::progress::Progress;
 
@@ -19,9 +19,13 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
     let mut summary = Summary::open(&args.summary)?;
     let store = Store::new(&args.store.out);
     let folder = store.find(&args.run)?;
-    let manifest = folder.manifest()?;
     let progress = Progress::new(args.output.quiet || args.output.json);
+    if finish_abandoned(&folder, &progress)? {
+        progress.note("finishing what a harness left that was killed");
+    }
+    let manifest = folder.manifest()?;
     let verdict = judge(&folder, &required, &progress)?;
+    pack(&folder, &progress);
     render(&store, &folder, &progress);
     let store = args.store.out.to_string_lossy();
     let report = folder.report_path().display().to_string();

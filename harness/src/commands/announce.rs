@@ -4,6 +4,7 @@
 use std::io::Write as _;
 
 use anyhow::Context;
+use results::manifest::StopReason;
 use results::verdict::Verdict;
 use serde_json::json;
 
@@ -44,6 +45,7 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
             "valid": verdict.valid,
             "summary": verdict.summary,
             "failures": verdict.failure_signature(),
+            "stopped_by": finished.stop_reason(),
             "report": report,
             "exit_code": code,
         });
@@ -53,7 +55,11 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
     let replay = replay_command(name, store);
     let stopped = finished.stop_reason().map_or_else(String::new, |reason| {
         let told = reason.told();
-        format!("\nnote:    the run {told}; faults that were still to come never happened")
+        let end = match reason {
+            StopReason::Death => "what came after was not recorded",
+            _ => "faults that were still to come never happened",
+        };
+        format!("\nnote:    the run {told}; {end}")
     });
     print(&format!(
         "{}{stopped}\n{}\nreport:  {report}\nreplay:  {replay}",
@@ -70,6 +76,7 @@ fn replay_command(name: &str, store: &str) -> String {
 
 /// A command that does something with a stored run.
 pub(super) fn command(verb: &str, name: &str, store: &str) -> String {
+    let name = word(name);
     if store == "runs" {
         format!("harness {verb} {name}")
     } else {
@@ -120,6 +127,7 @@ mod tests {
     #[test]
     fn the_replay_command_survives_a_shell() {
         assert_eq!(replay_command("a", "runs"), "harness replay a");
+        assert_eq!(replay_command("a b", "runs"), "harness replay 'a b'");
         assert_eq!(
             replay_command("a", "my runs/it's"),
             r"harness replay a --out 'my runs/it'\''s'"

@@ -15,6 +15,7 @@ use results::verdict::Validity;
 
 use super::announce;
 use super::bugs::parse;
+use super::campaign::{About, Kept};
 use super::planning::Planner;
 use crate::capabilities;
 use crate::cli::{RunArgs, ScoreArgs};
@@ -24,8 +25,8 @@ use crate::interrupts;
 use crate::machine::{job_count, processor_count};
 use crate::progress::Progress;
 use crate::scenario::Scenario;
-use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, flags, hunt, markdown};
-use crate::simulation::{Campaign, SessionPlan, run_campaign};
+use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, flags, hunt, markdown, rows};
+use crate::simulation::{Campaign, CampaignSummary, SessionPlan, run_campaign};
 
 /// Seeds of the unmodified node are far from those of hunts.
 const UNMODIFIED_FIRST_SEED: u64 = 1 << 40;
@@ -59,7 +60,9 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
     }
     interrupts::watch().context("cannot listen for Ctrl-C")?;
     let mut progress = Progress::new(args.output.quiet || args.output.json);
-    let unmodified = unmodified(args, &planner, &mut progress)?;
+    let store = Store::new(&args.store.out);
+    let kept = kept(args, &store, &planner, command.clone())?;
+    let (unmodified, mut summary) = unmodified(args, &planner, &mut progress)?;
     let limits = Limits {
         job_count: job_count(args.jobs),
         hunt_time: Duration::from_millis(args.time_limit),
@@ -94,7 +97,24 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
     }
     found.sort_by(|one, other| (&one.way, one.repetition).cmp(&(&other.way, other.repetition)));
     let score = Score {
-        command: shown(&command),
+        unmodified,
+        hunts: found,
+        ..blank(args, &command, &bugs)
+    };
+    progress.clear();
+    summary.interrupted |= interrupts::count() > 0;
+    let kept = kept.with_hunts(rows(&score));
+    let (_, page) = kept.finish(&summary, &[], &progress);
+    if let Err(error) = results_report::render_index(&store) {
+        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    }
+    write(args, &score, page.as_deref())
+}
+
+/// What is known before anything was hunted.
+fn blank(args: &ScoreArgs, command: &[String], bugs: &[Bug]) -> Score {
+    Score {
+        command: shown(command),
         harness: format!(
             "harness {} {}",
             env!("CARGO_PKG_VERSION"),
@@ -112,15 +132,35 @@ pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
         seeds_max: args.seeds,
         repetitions: args.repetitions,
         time_ms: args.time,
-        unmodified,
-        hunts: found,
+        unmodified: Unmodified::default(),
+        hunts: Vec::new(),
         bugs: bugs.iter().map(|bug| bug.id().to_owned()).collect(),
-    };
-    progress.clear();
-    write(args, &score)
+    }
 }
 
-fn write(args: &ScoreArgs, score: &Score) -> Result<u8, Failure> {
+/// What is kept beside the runs: the seeds of its page are those of the unmodified node.
+fn kept<'a>(
+    args: &ScoreArgs,
+    store: &'a Store,
+    planner: &Planner,
+    command: Vec<String>,
+) -> Result<Kept<'a>, Failure> {
+    let first = UNMODIFIED_FIRST_SEED;
+    let options = planner.plan(first)?.options;
+    let about = About {
+        label: "bugs-score",
+        command,
+        seeds: (first, first + args.unmodified_seeds.max(1) - 1),
+        options: &options,
+        drawn_from: None,
+        draws_workload: false,
+        fail_fast: false,
+    };
+    Ok(Kept::new(store, about))
+}
+
+/// `kept` is where its page beside the runs is.
+fn write(args: &ScoreArgs, score: &Score, kept: Option<&str>) -> Result<u8, Failure> {
     let page = markdown(score);
     if interrupts::count() > 0 {
         // What was not hunted would look like what nobody found.
@@ -146,9 +186,10 @@ fn write(args: &ScoreArgs, score: &Score) -> Result<u8, Failure> {
         announce::print(&line)?;
     } else {
         announce::print(&format!(
-            "{page}\ntable: {}\ndata:  {}",
+            "{page}\ntable: {}\ndata:  {}\npage:  {}",
             args.table.display(),
-            data.display()
+            data.display(),
+            kept.unwrap_or("could not be kept")
         ))?;
     }
     Ok(if score.unmodified.invalid_count > 0 {
@@ -299,9 +340,9 @@ fn unmodified(
     args: &ScoreArgs,
     planner: &Planner,
     progress: &mut Progress,
-) -> Result<Unmodified, Failure> {
+) -> Result<(Unmodified, CampaignSummary), Failure> {
     if args.unmodified_seeds == 0 {
-        return Ok(Unmodified::default());
+        return Ok(Default::default());
     }
     let last_seed = UNMODIFIED_FIRST_SEED + args.unmodified_seeds - 1;
     let summary = run_campaign(Campaign {
@@ -315,7 +356,7 @@ fn unmodified(
     })?;
     let alarms = summary.failures.iter();
     let alarms = alarms.filter(|outcome| outcome.valid == Validity::Invalid);
-    Ok(Unmodified {
+    let unmodified = Unmodified {
         seed_count: summary.done_count,
         invalid_count: summary.invalid_count,
         unknown_count: summary.unknown_count,
@@ -323,7 +364,8 @@ fn unmodified(
             .map(|outcome| (outcome.seed, outcome.signature.clone()))
             .collect(),
         elapsed_ms: summary.elapsed.as_millis() as u64,
-    })
+    };
+    Ok((unmodified, summary))
 }
 
 /// Runs of real processes take as long as they take, one after the other; under the settings made for the bug

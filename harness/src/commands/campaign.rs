@@ -1,8 +1,11 @@
 //! Owns what is kept of a campaign beside the runs: its data, and its page.
 //! Never costs a campaign its outcome: what cannot be kept is noted.
 
+use checkers::coverage::Coverage;
 use chrono::{DateTime, Utc};
-use results::campaign::{Campaign, FailureGroup, OUTCOMES_MAX_COUNT, SeedResult};
+use results::campaign::{
+    Campaign, CampaignCoverage, FailureGroup, HuntRow, OUTCOMES_MAX_COUNT, SeedResult,
+};
 use results::manifest::{RunOptions, StopReason};
 use results::store::Store;
 
@@ -83,6 +86,8 @@ impl<'a> Kept<'a> {
             peak_memory_bytes: None,
             families: Default::default(),
             required_but_missing: Vec::new(),
+            coverage: None,
+            hunts: Vec::new(),
             groups: Vec::new(),
         };
         Self {
@@ -91,6 +96,12 @@ impl<'a> Kept<'a> {
             fail_fast: about.fail_fast,
             last_ms: 0,
         }
+    }
+
+    /// The same campaign, in which seeded bugs were hunted, too.
+    pub(super) fn with_hunts(mut self, hunts: Vec<HuntRow>) -> Self {
+        self.blank.hunts = hunts;
+        self
     }
 
     /// Keeps what is known so far, unless that was done a moment ago.
@@ -112,7 +123,12 @@ impl<'a> Kept<'a> {
         progress: &Progress,
     ) -> (Campaign, Option<String>) {
         let mut campaign = self.filled(summary);
-        campaign.ended = Some(Utc::now());
+        let now = Utc::now();
+        campaign.ended = Some(now);
+        if !campaign.hunts.is_empty() {
+            let took = now.signed_duration_since(campaign.started);
+            campaign.elapsed_ms = took.num_milliseconds().max(0).unsigned_abs();
+        }
         campaign.stopped_by = stop_reason(summary, self.fail_fast);
         campaign.required_but_missing = missing.iter().map(|&cell| cell.to_owned()).collect();
         if !self.has_page() {
@@ -124,7 +140,7 @@ impl<'a> Kept<'a> {
     }
 
     fn has_page(&self) -> bool {
-        self.blank.first_seed < self.blank.last_seed
+        self.blank.first_seed < self.blank.last_seed || !self.blank.hunts.is_empty()
     }
 
     fn write(&self, campaign: &Campaign, progress: &Progress) {
@@ -151,6 +167,7 @@ impl<'a> Kept<'a> {
             repeated_count: summary.repeated_count,
             peak_memory_bytes: memory::peak_bytes(),
             families: summary.by_family.clone(),
+            coverage: coverage(&summary.coverage),
             groups: groups
                 .map(|(valid, failures, outcomes)| FailureGroup {
                     valid,
@@ -162,6 +179,15 @@ impl<'a> Kept<'a> {
             ..self.blank.clone()
         }
     }
+}
+
+/// What faults hit; nothing where there was nothing to hit.
+fn coverage(found: &Coverage) -> Option<CampaignCoverage> {
+    (!found.counts.is_empty()).then(|| CampaignCoverage {
+        covered_count: found.covered_count() as u64,
+        cell_count: found.counts.len() as u64,
+        table: found.table(),
+    })
 }
 
 /// What ended a campaign before all seeds were done, if anything did.

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use checkers::histories::{self, FailedCas, Format, Model, Options, Report};
+use results::seal::Sealed;
+use results::store::RunFolder;
+use results::verdict::Validity;
 use serde_json::json;
 
 use super::announce;
@@ -24,6 +27,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let bytes = histories::unpack(bytes).map_err(|error| refused(&error))?;
     let format = args.format.as_deref().and_then(format_named);
     let history = histories::read(&bytes, format, args.keyed).map_err(|error| refused(&error))?;
+    let change = change_since_its_run(&args.file, &bytes);
     drop(bytes);
     let model = Model::ALL
         .into_iter()
@@ -38,7 +42,15 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         memory_limit_bytes: args.memory_limit,
         ..Options::new(model)
     };
-    let report = histories::judge(history, &options).map_err(|error| refused(&error))?;
+    let mut report = histories::judge(history, &options).map_err(|error| refused(&error))?;
+    if let Some(change) = change {
+        if report.valid == Validity::Valid {
+            report.valid = Validity::Unknown;
+            report.summary = format!("{change}; what is left of it: {}", report.summary);
+        } else {
+            report.notes.push(change);
+        }
+    }
     print(args, &name, &report)
 }
 
@@ -53,6 +65,15 @@ fn bytes_of(file: &Path) -> Result<Vec<u8>, Failure> {
     let file = results::packed::present(file);
     std::fs::read(&file)
         .map_err(|error| Failure::arguments(format!("cannot read {}: {error}", file.display())))
+}
+
+/// What is not as it was of a history that lies in the folder of a run.
+fn change_since_its_run(file: &Path, content: &[u8]) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let name = name.strip_suffix(results::packed::ENDING).unwrap_or(name);
+    let manifest = RunFolder::at(file.parent()?).manifest().ok()?;
+    let sealed = manifest.seal?.get(name).copied()?;
+    (sealed != Sealed::of(content)).then(|| format!("{name} is not what its run recorded"))
 }
 
 /// The format with the name that the command line allows.

@@ -1,8 +1,8 @@
-//! Owns `harness gc`: removes old runs, and tells what that frees.
+//! Owns `harness gc`: removes old runs, and campaigns of which none is left, and tells what that frees.
 //! Never removes a run that may still be going on, or one that it was told to keep.
 
 use results::byte_size::shown;
-use results::housekeeping::{Keeping, Stored, given_up, remove};
+use results::housekeeping::{Keeping, given_up, orphaned, remove, remove_campaign};
 use results::store::Store;
 use serde_json::json;
 
@@ -22,51 +22,66 @@ pub fn gc(args: &GcArgs) -> Result<u8, Failure> {
         failed: args.keep_failed,
     };
     let runs = given_up(&store, keeping)?;
-    for Stored {
-        folder,
-        manifest,
-        size_bytes,
-    } in &runs
-    {
+    let campaigns = orphaned(&store, &runs);
+    let told = |size: &str, name: &str| {
+        let verb = match args.dry_run {
+            true => "would remove",
+            false => "removed",
+        };
+        announce::print(&format!("{verb}  {size:>9}  {}", name.escape_debug()))
+    };
+    for run in &runs {
         if !args.dry_run {
-            remove(folder)?;
+            remove(&run.folder)?;
         }
         if !args.json {
-            let verb = if args.dry_run {
-                "would remove"
-            } else {
-                "removed"
-            };
-            let name = manifest.name.escape_debug();
-            announce::print(&format!("{verb}  {:>9}  {name}", shown(*size_bytes)))?;
+            told(&shown(run.size_bytes), &run.manifest.name)?;
         }
     }
-    if !args.dry_run && !runs.is_empty() {
-        store.refresh_latest()?;
-        if let Err(error) = results_report::render_index(&store) {
-            Progress::new(args.json)
-                .note(&format!("the index of runs could not be drawn: {error}"));
+    for name in &campaigns {
+        if !args.dry_run {
+            remove_campaign(&store, name)?;
         }
-        // Their pages link to runs that may be gone now.
-        for campaign in store.campaigns() {
-            if let Err(error) = results_report::render_campaign(&store, &campaign) {
-                Progress::new(args.json).note(&error.to_string());
-            }
+        if !args.json {
+            told("campaign", name)?;
         }
+    }
+    if !args.dry_run && !(runs.is_empty() && campaigns.is_empty()) {
+        draw_anew(&store, &Progress::new(args.json))?;
     }
     let freed_bytes: u64 = runs.iter().map(|run| run.size_bytes).sum();
     let left_count = store.list()?.len();
     let names: Vec<&str> = runs.iter().map(|run| run.manifest.name.as_str()).collect();
     announce::print(&if args.json {
-        json!({"removed": names, "bytes": freed_bytes, "left": left_count, "dry_run": args.dry_run})
-            .to_string()
+        json!({"removed": names, "campaigns": campaigns, "bytes": freed_bytes, "left": left_count,
+            "dry_run": args.dry_run})
+        .to_string()
     } else {
+        let of_campaigns = match campaigns.len() {
+            0 => String::new(),
+            1 => " and 1 campaign none of whose runs is left".to_owned(),
+            count => format!(" and {count} campaigns none of whose runs is left"),
+        };
         format!(
-            "{} runs, {}; {left_count} runs are {}",
+            "{} runs, {}{of_campaigns}; {left_count} runs are {}",
             runs.len(),
             shown(freed_bytes),
             if args.dry_run { "there" } else { "left" }
         )
     })?;
     Ok(0)
+}
+
+/// Whatever pointed at runs that may be gone now. What cannot be drawn is worth a note, no more.
+fn draw_anew(store: &Store, progress: &Progress) -> Result<(), Failure> {
+    store.refresh_latest()?;
+    if let Err(error) = results_report::render_index(store) {
+        progress.note(&format!("the index of runs could not be drawn: {error}"));
+    }
+    for campaign in store.campaigns() {
+        if let Err(error) = results_report::render_campaign(store, &campaign) {
+            progress.note(&error.to_string());
+        }
+    }
+    Ok(())
 }

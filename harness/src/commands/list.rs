@@ -12,6 +12,9 @@ use super::announce;
 use crate::cli::ListArgs;
 use crate::exit::Failure;
 
+/// How wide the column of verdicts is at least.
+const VERDICT_WIDTH: usize = 10;
+
 /// Executes `harness list`.
 ///
 /// # Errors
@@ -29,13 +32,29 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     }
     let asked_for = runs.iter().filter(|run| is_asked_for(args, run));
     let asked_for = asked_for.take(args.limit.unwrap_or(usize::MAX));
-    let mut lines: Vec<String> = asked_for.map(|run| line(args.json, run)).collect();
+    let asked_for: Vec<&Overview> = asked_for.collect();
+    let words: Vec<String> = asked_for.iter().map(|run| verdict(run)).collect();
+    // As wide as what stands in it, so that most lists stay narrow.
+    let width = words.iter().map(String::len).max().unwrap_or(0);
+    let width = width.max(VERDICT_WIDTH);
+    let told = asked_for.iter().zip(&words);
+    let mut lines: Vec<String> = told
+        .map(|(run, word)| match args.json {
+            true => machine_readable(run),
+            false => line(run, word, width),
+        })
+        .collect();
     if !args.filters_runs() {
         damaged.truncate(args.limit.map_or(usize::MAX, |limit| limit - lines.len()));
         let word = Standing::Damaged.word();
         lines.extend(damaged.into_iter().map(|name| match args.json {
             true => json!({"run": name, "verdict": word}).to_string(),
-            false => format!("{word:<10}  {:>9}  {:>11}  {}", "", "", name.escape_debug()),
+            false => format!(
+                "{word:<width$}  {:>9}  {:>11}  {}",
+                "",
+                "",
+                name.escape_debug()
+            ),
         }));
     }
     if lines.is_empty() && !args.json {
@@ -67,44 +86,53 @@ fn is_asked_for(args: &ListArgs, run: &Overview) -> bool {
     });
     verdict_fits
         && nemesis_fits
+        && (!args.interrupted || run.is_interrupted())
         && like(&args.workload, &options.workload)
-        && like(&args.name, &manifest.name)
+        && like(&args.name, &run.folder_name)
         && args.seed.is_none_or(|seed| manifest.seed == seed)
         && (args.bug.is_none() || options.bug.is_some())
         && like(&args.bug, options.bug.as_deref().unwrap_or_default())
 }
 
-fn line(is_json: bool, run: &Overview) -> String {
-    let Overview {
-        manifest,
-        standing,
-        size_bytes,
-        ..
-    } = run;
-    let verdict = standing.word();
-    if is_json {
-        return json!({
-            "run": manifest.name,
-            "verdict": verdict,
-            "world": manifest.world,
-            "workload": manifest.options.workload,
-            "nemesis": manifest.options.nemesis,
-            "bug": manifest.options.bug,
-            "seed": manifest.seed,
-            "started": manifest.started,
-            "length_ms": manifest.length_ms(),
-            "ok_count": run.ok_count,
-            "size_bytes": size_bytes,
-        })
-        .to_string();
-    }
-    let length = manifest
-        .length_ms()
-        .map(|ms| format!("{:.1} s", ms as f64 / 1e3));
+/// The verdict, or why there is none, and whether the run was stopped before its time.
+fn verdict(run: &Overview) -> String {
+    let word = run.standing.word();
+    let beside = match run.standing {
+        Standing::Judged(_) => run.mark(),
+        Standing::Damaged => None,
+        other => Some(other.reason()),
+    };
+    beside.map_or_else(|| word.to_owned(), |beside| format!("{word}, {beside}"))
+}
+
+fn machine_readable(run: &Overview) -> String {
+    let manifest = &run.manifest;
+    json!({
+        "run": run.folder_name,
+        "verdict": run.standing.word(),
+        "reason": run.standing.reason(),
+        "interrupted": run.is_interrupted(),
+        "stopped_by": manifest.stop_reason(),
+        "world": manifest.world,
+        "workload": manifest.options.workload,
+        "nemesis": manifest.options.nemesis,
+        "bug": manifest.options.bug,
+        "seed": manifest.seed,
+        "started": manifest.started,
+        "length_ms": manifest.length_ms(),
+        "ok_count": run.ok_count,
+        "size_bytes": run.size_bytes,
+    })
+    .to_string()
+}
+
+fn line(run: &Overview, verdict: &str, width: usize) -> String {
+    let length = run.manifest.length_ms();
+    let length = length.map(|ms| format!("{:.1} s", ms as f64 / 1e3));
     format!(
-        "{verdict:<10}  {:>9}  {:>11}  {}",
+        "{verdict:<width$}  {:>9}  {:>11}  {}",
         length.unwrap_or_default(),
-        shown(*size_bytes),
-        manifest.name.escape_debug()
+        shown(run.size_bytes),
+        run.folder_name.escape_debug()
     )
 }

@@ -43,10 +43,43 @@ pub(super) fn check_label(name: &str) -> Result<(), Failure> {
 }
 
 /// Whether a name can be a folder in the store, a part of an address and a word of a command.
-pub(super) fn fits_a_folder(name: &str, length_max: usize) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
+fn fits_a_folder(name: &str, length_max: usize) -> bool {
     !name.is_empty()
         && name.len() <= length_max
         && !name.starts_with(['.', '-'])
         && name.chars().all(fits)
+}
+
+fn fits(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "-_.+".contains(letter)
+}
+
+/// The nearest beginning of a run's name: a folder may have been called anything since it was written.
+pub(super) fn fitting(name: &str) -> String {
+    let letters = name.chars().map(|letter| match fits(letter) {
+        true => letter,
+        false => '-',
+    });
+    let letters = letters.skip_while(|letter| ['.', '-'].contains(letter));
+    let fitting: String = letters.take(LABEL_LENGTH_MAX).collect();
+    match fitting.is_empty() {
+        true => "run".to_owned(),
+        false => fitting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_becomes_one_that_fits() {
+        let long = "x".repeat(300);
+        let names = ["my run (1)", "../../etc", "-x", "", "é", &long, "a+b_c.d-e"];
+        for name in names {
+            assert!(check_label(&fitting(name)).is_ok(), "{name}");
+        }
+        assert_eq!(fitting("my run (1)"), "my-run--1-");
+        assert_eq!(fitting("a+b_c.d-e"), "a+b_c.d-e");
+    }
 }

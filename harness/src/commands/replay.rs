@@ -10,7 +10,7 @@ use results::schedule::{FaultOutcome, ResolvedFault, Schedule};
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
-use super::naming::fits_a_folder;
+use super::naming::fitting;
 use super::planning::refuse_impossible;
 use super::summary::Summary;
 use super::{announce, cluster, replay_simulated};
@@ -196,9 +196,6 @@ pub(super) fn check(manifest: &Manifest) -> anyhow::Result<()> {
         bug.parse::<node::mutants::Bug>()
             .map_err(|error| anyhow!("options.bug: {error}"))?;
     }
-    if !fits_a_folder(&manifest.name, 200) {
-        bail!("name {:?} cannot be the name of a run", manifest.name);
-    }
     Ok(())
 }
 
@@ -207,7 +204,7 @@ pub(super) fn label(manifest: &Manifest) -> String {
     // The name without its timestamp and seed; replays of replays do not pile up prefixes.
     let mut parts = manifest.name.rsplitn(3, '-');
     let label = parts.nth(2).unwrap_or(&manifest.name);
-    label.strip_suffix("-replay").unwrap_or(label).to_owned() + "-replay"
+    fitting(label.strip_suffix("-replay").unwrap_or(label)) + "-replay"
 }
 
 /// Whom the faults of a replay hit.

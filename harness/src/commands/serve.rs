@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
 use results::store::Store;
+use results_report::Names;
 
 use super::announce;
 use crate::cli::ServeArgs;
@@ -44,11 +45,26 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
     let runtime = runtime.context("cannot start the server")?;
     runtime.block_on(async {
         tokio::select! {
-            outcome = results_report::serve(store, listener) => {
+            outcome = results_report::serve(store, listener, names(args)) => {
                 outcome.map_err(|error| Failure::Harness(anyhow::Error::new(error)))
             }
             _ = tokio::signal::ctrl_c() => Ok(()),
         }
     })?;
     Ok(0)
+}
+
+/// Where others can connect, they know this machine by its name.
+fn names(args: &ServeArgs) -> Names {
+    let own = match args.listen.is_loopback() {
+        true => None,
+        false => std::fs::read_to_string("/proc/sys/kernel/hostname").ok(),
+    };
+    let own = own.map(|name| name.trim().to_owned());
+    Names::new(
+        args.host
+            .iter()
+            .cloned()
+            .chain(own.filter(|name| !name.is_empty())),
+    )
 }

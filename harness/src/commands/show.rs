@@ -44,7 +44,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
     let name = folder.path().file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     let again = |verb| announce::command(verb, &name, &store);
-    let stop = manifest.phases.stop_reason(manifest.is_simulated());
+    let stop = manifest.stop_reason();
     let stopped = stop.map_or_else(String::new, |reason| {
         format!("\nnote:    the run {}", reason.told())
     });

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
+use results::byte_size::shown;
 use results::campaign::FamilyYield;
 use results::store::Store;
 use results::verdict::Validity;
@@ -269,7 +270,7 @@ fn headline(summary: &CampaignSummary) -> String {
         left => format!(" ({left} seeds were not run to their end)"),
     };
     let memory = memory::peak_bytes().map_or_else(String::new, |bytes| {
-        format!("; at most {} MiB of memory", bytes >> 20)
+        format!("; at most {} of memory", shown(bytes))
     });
     let repeated = match summary.repeated_count {
         0 => String::new(),

@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::interrupts;
 use crate::simulation::{SessionPlan, simulate};
 
-pub use self::table::{Score, Unmodified, markdown};
+pub use self::table::{Score, Unmodified, markdown, rows};
 pub use self::targeted::{flags, out_of_reach};
 
 /// How often interrupts are looked for.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use node::mutants::Bug;
+use results::campaign::HuntRow;
 use serde::Serialize;
 
 use super::{Caught, Way, out_of_reach};
@@ -128,6 +129,46 @@ impl Summary<'_> {
     }
 }
 
+/// A row for every bug and way.
+pub fn rows(score: &Score) -> Vec<HuntRow> {
+    let mut rows = Vec::new();
+    let known = score.bugs.iter().filter_map(|id| id.parse::<Bug>().ok());
+    for bug in known {
+        let hunts = score.hunts.iter().filter(|caught| caught.bug == bug.id());
+        let mut ways: BTreeMap<&Way, Vec<&Caught>> = BTreeMap::new();
+        for caught in hunts {
+            ways.entry(&caught.way).or_default().push(caught);
+        }
+        let blank = HuntRow {
+            bug: bug.id().to_owned(),
+            name: bug.name().to_owned(),
+            priority: bug.priority().to_string(),
+            way: "not hunted".to_owned(),
+            seeds: "–".to_owned(),
+            seconds: "–".to_owned(),
+            noticed_by: "nobody".to_owned(),
+            ..HuntRow::default()
+        };
+        if ways.is_empty() {
+            rows.push(blank);
+            continue;
+        }
+        rows.extend(ways.into_iter().map(|(way, hunts)| {
+            let summary = Summary { hunts };
+            HuntRow {
+                way: way.told(),
+                hunt_count: summary.hunts.len() as u64,
+                noticed_count: summary.found().count() as u64,
+                seeds: summary.seeds(),
+                seconds: summary.seconds(),
+                noticed_by: summary.caught_by(),
+                ..blank.clone()
+            }
+        }));
+    }
+    rows
+}
+
 /// The score as a page of Markdown.
 pub fn markdown(score: &Score) -> String {
     let mut page = head(score);
@@ -136,35 +177,23 @@ pub fn markdown(score: &Score) -> String {
         "| id | bug | priority | way | seeds until noticed: median (range) | seconds | noticed by |\n\
          |---|---|---|---|---|---|---|"
     );
-    let known = score.bugs.iter().filter_map(|id| id.parse::<Bug>().ok());
-    for bug in known {
-        let hunts = score.hunts.iter().filter(|caught| caught.bug == bug.id());
-        let mut ways: BTreeMap<&Way, Vec<&Caught>> = BTreeMap::new();
-        for caught in hunts {
-            ways.entry(&caught.way).or_default().push(caught);
-        }
-        if ways.is_empty() {
-            let row = ["not hunted", "–", "–", "nobody"].map(str::to_owned);
-            page.push_str(&line(bug, &row));
-        }
-        for (way, hunts) in ways {
-            let summary = Summary { hunts };
-            let cells = [
-                way.told().as_str(),
-                &summary.seeds(),
-                &summary.seconds(),
-                &summary.caught_by(),
-            ]
-            .map(str::to_owned);
-            page.push_str(&line(bug, &cells));
-        }
+    for row in rows(score) {
+        let HuntRow {
+            bug,
+            name,
+            priority,
+            way,
+            seeds,
+            seconds,
+            noticed_by,
+            ..
+        } = row;
+        let _ = writeln!(
+            page,
+            "| {bug} | {name} | {priority} | {way} | {seeds} | {seconds} | {noticed_by} |"
+        );
     }
     page
-}
-
-fn line(bug: Bug, cells: &[String; 4]) -> String {
-    let (id, name, priority) = (bug.id(), bug.name(), bug.priority());
-    format!("| {id} | {name} | {priority} | {} |\n", cells.join(" | "))
 }
 
 /// How much was measured against real processes, where anything was.

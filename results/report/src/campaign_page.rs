@@ -1,21 +1,18 @@
 //! Owns the page of a campaign: what came of many seeds, and in which ways some failed.
 //! Never shows a run that was removed as if it were still there.
 
-use std::time::Duration;
-
 use askama::Template;
 use results::byte_size::shown;
-use results::campaign::{Campaign, FailureGroup};
+use results::campaign::{Campaign, FailureGroup, HuntRow};
+use results::overview::INTERRUPTED;
 use results::store::{RunFolder, Store, write_atomically};
 
 use crate::commands::ReproduceCommand;
+use crate::coverage::{self, CoverageTable};
 use crate::error::{ReportError, Result};
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
 use crate::{assets, commands, content_policy};
-
-/// A campaign without an end whose file was not written for longer has died.
-const LIFE_SIGN: Duration = Duration::from_secs(60);
 
 #[derive(Template)]
 #[template(path = "campaign.html")]
@@ -25,12 +22,15 @@ struct CampaignPage {
     script: &'static str,
     name: String,
     verdict: VerdictView,
+    mark: &'static str,
     is_live: bool,
     facts: Vec<(&'static str, String)>,
     notices: Vec<String>,
     command: ReproduceCommand,
     groups: Vec<GroupView>,
     families: Vec<FamilyRow>,
+    coverage: Option<CoverageTable>,
+    hunts: Vec<HuntRow>,
 }
 
 struct GroupView {
@@ -62,6 +62,8 @@ pub(crate) struct CampaignRow {
     pub(crate) href: String,
     pub(crate) name: String,
     pub(crate) verdict: VerdictView,
+    /// What stands beside the verdict; empty for most campaigns.
+    pub(crate) mark: &'static str,
     pub(crate) done: String,
     pub(crate) invalid: String,
     pub(crate) unknown: String,
@@ -90,7 +92,8 @@ pub(crate) fn page(store: &Store, campaign: &Campaign) -> Result<String> {
         script: assets::CAMPAIGN_SCRIPT,
         name: printable(&campaign.name),
         verdict: verdict_view(Some(campaign.valid()), &campaign.headline()),
-        is_live: may_be_going_on(campaign),
+        mark: mark(campaign),
+        is_live: campaign.may_be_going_on(),
         facts: facts(campaign),
         notices: notices(campaign),
         command: command(campaign),
@@ -100,6 +103,8 @@ pub(crate) fn page(store: &Store, campaign: &Campaign) -> Result<String> {
             .map(|one| group(store, one))
             .collect(),
         families: families(campaign),
+        coverage: coverage_of(campaign),
+        hunts: campaign.hunts.iter().map(shown_hunt).collect(),
     };
     page.render()
         .map_err(ReportError::template("campaign.html"))
@@ -112,19 +117,12 @@ fn command(campaign: &Campaign) -> ReproduceCommand {
         *program = "harness";
     }
     ReproduceCommand {
-        purpose: "The same seeds again",
+        purpose: match campaign.hunts.is_empty() {
+            true => "The same seeds again",
+            false => "The same hunts again",
+        },
         command: printable(&commands::line(&words)),
     }
-}
-
-/// Whether a campaign may still be going on: it has no end, and was written lately.
-pub(crate) fn may_be_going_on(campaign: &Campaign) -> bool {
-    if campaign.ended.is_some() {
-        return false;
-    }
-    let told = campaign.started + Duration::from_millis(campaign.elapsed_ms);
-    let silent = chrono::Utc::now() - told;
-    silent.to_std().is_ok_and(|silent| silent < LIFE_SIGN) || silent.num_milliseconds() < 0
 }
 
 /// Rows of the list of all runs.
@@ -133,6 +131,7 @@ pub(crate) fn rows(campaigns: &[Campaign]) -> Vec<CampaignRow> {
         href: format!("campaigns/{}.html", text::url_segment(&campaign.name)),
         name: printable(&campaign.name),
         verdict: verdict_view(Some(campaign.valid()), ""),
+        mark: mark(campaign),
         done: match campaign.done_count == campaign.asked_count() {
             true => text::count(campaign.done_count),
             false => format!(
@@ -151,6 +150,18 @@ pub(crate) fn rows(campaigns: &[Campaign]) -> Vec<CampaignRow> {
     campaigns.iter().map(row).collect()
 }
 
+fn mark(campaign: &Campaign) -> &'static str {
+    let is_interrupted = match campaign.stopped_by {
+        Some(reason) => reason.is_interruption(),
+        None => campaign.ended.is_none(),
+    };
+    match is_interrupted {
+        true if campaign.may_be_going_on() => "going on",
+        true => INTERRUPTED,
+        false => "",
+    }
+}
+
 pub(crate) fn nemesis(campaign: &Campaign) -> String {
     let families = match campaign.nemesis.as_slice() {
         [] => "none".to_owned(),
@@ -165,7 +176,10 @@ pub(crate) fn nemesis(campaign: &Campaign) -> String {
 fn facts(campaign: &Campaign) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         (
-            "seeds",
+            match campaign.hunts.is_empty() {
+                true => "seeds",
+                false => "seeds of the unmodified node",
+            },
             format!("{} to {}", campaign.first_seed, campaign.last_seed),
         ),
         ("done", text::count(campaign.done_count)),
@@ -179,14 +193,15 @@ fn facts(campaign: &Campaign) -> Vec<(&'static str, String)> {
             campaign.started.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
         ),
         ("took", text::duration_ms(campaign.elapsed_ms)),
-        (
-            "seeds per second",
-            format!("{:.1}", campaign.rate_per_second()),
-        ),
         ("simulated", text::duration_ms(campaign.simulated_ms)),
-        ("times real time", format!("{:.0}", campaign.speed())),
         ("events", text::count(campaign.event_count)),
     ];
+    // Hunts take most of the time of those that have any.
+    if campaign.hunts.is_empty() {
+        let rate = format!("{:.1}", campaign.rate_per_second());
+        facts.push(("seeds per second", rate));
+        facts.push(("times real time", format!("{:.0}", campaign.speed())));
+    }
     if let Some(bug) = &campaign.bug {
         facts.push(("seeded bug", printable(bug)));
     }
@@ -207,7 +222,7 @@ fn notices(campaign: &Campaign) -> Vec<String> {
             text::count(left)
         ));
     } else if campaign.ended.is_none() {
-        notices.push(match may_be_going_on(campaign) {
+        notices.push(match campaign.may_be_going_on() {
             true => "It is still going on.".to_owned(),
             false => "It has no recorded end: it was cut short.".to_owned(),
         });
@@ -254,7 +269,7 @@ fn group(store: &Store, group: &FailureGroup) -> GroupView {
         verdict: verdict_view(Some(group.valid), ""),
         failures: printable(&group.failures.join(", ")),
         told: format!(
-            "{} {}; {stored_count} of their runs can be opened.",
+            "{} {}; runs that can be opened: {stored_count}.",
             text::count(group.seed_count),
             if group.seed_count == 1 {
                 "seed"
@@ -264,6 +279,38 @@ fn group(store: &Store, group: &FailureGroup) -> GroupView {
         ),
         left_out_count: group.seed_count.saturating_sub(seeds.len() as u64),
         seeds,
+    }
+}
+
+fn coverage_of(campaign: &Campaign) -> Option<CoverageTable> {
+    let told = campaign.coverage.as_ref()?;
+    let summary = format!(
+        "{} of {} cells of faults, roles and phases covered by all seeds together",
+        told.covered_count, told.cell_count
+    );
+    coverage::table(&summary, &told.table)
+}
+
+fn shown_hunt(hunt: &HuntRow) -> HuntRow {
+    let texts = [
+        &hunt.bug,
+        &hunt.name,
+        &hunt.priority,
+        &hunt.way,
+        &hunt.seeds,
+        &hunt.seconds,
+        &hunt.noticed_by,
+    ];
+    let [bug, name, priority, way, seeds, seconds, noticed_by] = texts.map(|text| printable(text));
+    HuntRow {
+        bug,
+        name,
+        priority,
+        way,
+        seeds,
+        seconds,
+        noticed_by,
+        ..*hunt
     }
 }
 

@@ -37,9 +37,13 @@ pub(crate) struct CoverageCell {
 }
 
 /// The table of a verdict; `None` where it tells of none.
-pub(crate) fn table(verdict: Option<&Verdict>) -> Option<CoverageTable> {
+pub(crate) fn of_verdict(verdict: Option<&Verdict>) -> Option<CoverageTable> {
     let result = verdict?.checkers.get("coverage")?;
-    let told = &result.evidence["table"];
+    table(&result.summary, &result.evidence["table"])
+}
+
+/// A table, with what is said of it in a sentence; `None` where it is empty.
+pub(crate) fn table(summary: &str, told: &Value) -> Option<CoverageTable> {
     let columns: Vec<(&str, &str)> = told["columns"]
         .as_array()?
         .iter()
@@ -62,7 +66,7 @@ pub(crate) fn table(verdict: Option<&Verdict>) -> Option<CoverageTable> {
         }
     }
     Some(CoverageTable {
-        summary: printable(&result.summary),
+        summary: printable(summary),
         roles,
         phases: columns.iter().map(|(_, phase)| words(phase)).collect(),
         rows,
@@ -111,7 +115,7 @@ mod tests {
             "columns": [["leader", "while-steady"], ["leader", "during-election"], ["follower", "while-steady"]],
             "rows": [{"fault": "killed", "counts": [1200, 0, null]}]
         }));
-        let table = table(Some(&told)).unwrap();
+        let table = of_verdict(Some(&told)).unwrap();
         assert_eq!(
             table.roles,
             [("leader".to_owned(), 2), ("follower".to_owned(), 1)]
@@ -134,16 +138,16 @@ mod tests {
 
     #[test]
     fn what_is_not_a_table_is_not_shown() {
-        assert!(table(None).is_none());
+        assert!(of_verdict(None).is_none());
         for odd in [
             json!(null),
             json!({"columns": [], "rows": []}),
             json!({"columns": [1], "rows": 7}),
         ] {
-            assert!(table(Some(&verdict(odd))).is_none());
+            assert!(of_verdict(Some(&verdict(odd))).is_none());
         }
         let short = json!({"columns": [["leader", "while-steady"]], "rows": [{"fault": 3}]});
-        let shown = table(Some(&verdict(short))).unwrap();
+        let shown = of_verdict(Some(&verdict(short))).unwrap();
         assert_eq!(shown.rows[0].cells[0].class, "beyond");
     }
 }

@@ -1,6 +1,7 @@
 //! Owns how a fault is told to people: what was asked, what it became, what it did.
 //! Never knows the vocabulary of faults beyond display; unknown parameters are shown as they are.
 
+use results::byte_size;
 use results::schedule::{FaultOutcome, ScheduledFault, Trigger};
 use results::verdict::Verdict;
 use serde_json::{Map, Value};
@@ -189,7 +190,14 @@ fn compact(value: &Value) -> String {
 
 /// `offset −300 ms` for a member `offset_ms`: the unit goes where people expect it.
 fn quantity(name: &str, value: &Value) -> String {
-    let units = [("_ms", "ms"), ("_ns", "ns"), ("_bytes", "bytes")];
+    if let Some(size_bytes) = value.as_u64()
+        && let Some(name) = name
+            .strip_suffix("_bytes")
+            .or_else(|| name.strip_prefix("bytes_"))
+    {
+        return format!("{} {}", words(name), byte_size::shown(size_bytes));
+    }
+    let units = [("_ms", "ms"), ("_ns", "ns")];
     let split = units
         .into_iter()
         .find_map(|(suffix, unit)| Some((name.strip_suffix(suffix)?, unit)));
@@ -252,7 +260,7 @@ mod tests {
             (told.start.as_str(), told.end.as_str()),
             ("5.003 s", "12.004 s")
         );
-        assert_eq!(told.effect, "bytes held 18\u{202f}233");
+        assert_eq!(told.effect, "held 17.8 KiB");
         assert!(told.had_effect);
     }
 

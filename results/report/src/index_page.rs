@@ -28,6 +28,9 @@ struct IndexRow {
     href: String,
     name: String,
     verdict: VerdictView,
+    /// What stands beside the verdict; empty for most runs.
+    mark: &'static str,
+    is_interrupted: bool,
     workload: String,
     nemesis: String,
     seed: String,
@@ -99,6 +102,8 @@ fn row(run: &Overview) -> IndexRow {
             word: standing.word(),
             ..verdict_view(standing.verdict(), &run.summary)
         },
+        mark: run.mark().unwrap_or_default(),
+        is_interrupted: run.is_interrupted(),
         workload: printable(&options.workload),
         nemesis: if options.nemesis.is_empty() {
             "none".to_owned()
@@ -134,7 +139,12 @@ fn more(run: &Overview) -> String {
         let told = format!("{}: {summary}", valid.word());
         tell(name, text::shortened(&told, 160));
     }
+    if let Some(reason) = manifest.stop_reason() {
+        tell("stopped", reason.told().to_owned());
+    }
     tell("world", manifest.world.clone());
+    tell("network", text::network(manifest).to_owned());
+    tell("client links", text::client_links(manifest).to_owned());
     tell("nodes", options.nodes.to_string());
     tell("observers", options.cluster.observers.to_string());
     tell("clients", options.concurrency.to_string());

@@ -2,6 +2,7 @@
 //! Never softens it: what could not be decided is an error there, not a skipped test.
 
 use askama::Template;
+use results::manifest::Manifest;
 use results::verdict::{CheckerResult, Validity};
 
 use crate::commands;
@@ -18,6 +19,7 @@ struct Suite {
     seconds: String,
     failure_count: usize,
     error_count: usize,
+    skipped_count: usize,
     cases: Vec<Case>,
     commands: String,
 }
@@ -34,7 +36,12 @@ enum CaseOutcome {
     Passed,
     Failed,
     Undecided,
+    /// Never happened: what a run that was stopped from outside did not get to.
+    Skipped,
 }
+
+/// The case that is there only if it did not happen.
+const WHOLE_RUN: &str = "the rest of the run";
 
 /// Renders one test suite for the run with one test case per checker.
 pub(crate) fn render(run: &Run) -> Result<String> {
@@ -46,7 +53,20 @@ pub(crate) fn render(run: &Run) -> Result<String> {
         cases.push(Case {
             name: "verdict".into(),
             outcome: CaseOutcome::Undecided,
-            message: "no verdict: the run was interrupted or never analysed".into(),
+            message: match run.is_going_on {
+                true => "no verdict: the run is still going on".into(),
+                false => "no verdict: the run was cut short, or never judged".into(),
+            },
+            detail: String::new(),
+        });
+    }
+    if let Some(reason) = run.manifest.as_ref().and_then(Manifest::stop_reason)
+        && reason.is_interruption()
+    {
+        cases.push(Case {
+            name: WHOLE_RUN.into(),
+            outcome: CaseOutcome::Skipped,
+            message: format!("this run {}", reason.told()),
             detail: String::new(),
         });
     }
@@ -66,6 +86,7 @@ pub(crate) fn render(run: &Run) -> Result<String> {
         seconds: format!("{:.3}", run.end_ns() as f64 / 1e9),
         failure_count: counted(CaseOutcome::Failed),
         error_count: counted(CaseOutcome::Undecided),
+        skipped_count: counted(CaseOutcome::Skipped),
         cases,
         commands: printable(&repeat.join("\n")),
     };

@@ -11,6 +11,7 @@ mod coverage;
 mod error;
 mod evidence;
 mod faults;
+mod host;
 mod index_page;
 mod interactive;
 mod junit;
@@ -29,6 +30,7 @@ mod timeline;
 
 pub use campaign_page::render_campaign;
 pub use error::{ReportError, Result};
+pub use host::Names;
 pub use index_page::render_index;
 pub use markdown::{RunSummary, campaign_markdown, run_markdown};
 pub use run_page::render_run;

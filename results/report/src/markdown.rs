@@ -46,7 +46,7 @@ pub fn run_markdown(run: &RunSummary<'_>) -> String {
     if let Some(note) = run.note {
         let _ = writeln!(text, "{}\n", escaped(note));
     }
-    if let Some(reason) = manifest.phases.stop_reason(manifest.is_simulated()) {
+    if let Some(reason) = manifest.stop_reason() {
         let _ = writeln!(text, "This run {}.\n", escaped(reason.told()));
     }
     text.push_str("| Checker | Verdict | Why |\n| --- | --- | --- |\n");

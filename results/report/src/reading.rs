@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use results::housekeeping::may_be_going_on;
 use results::manifest::Manifest;
 use results::packed;
 use results::schedule::{FaultOutcome, ScheduledFault};
@@ -36,6 +37,8 @@ pub(crate) struct Run {
     pub(crate) operations: Operations,
     /// One life per node that left a folder.
     pub(crate) nodes: Vec<NodeTimeline>,
+    /// Whether it is not over, or being judged.
+    pub(crate) is_going_on: bool,
     /// What could not be read.
     pub(crate) damages: Vec<Damage>,
     /// Files of the run that a person may want to open, relative to the run folder.
@@ -73,7 +76,11 @@ impl Run {
             nodes.push(timeline);
         }
 
+        let is_going_on = manifest
+            .as_ref()
+            .is_some_and(|manifest| may_be_going_on(folder, manifest));
         let mut run = Self {
+            is_going_on,
             name: folder_name(folder.path()),
             manifest,
             verdict,
@@ -224,10 +231,11 @@ fn files_of(folder: &RunFolder, nodes: &[NodeTimeline]) -> Vec<String> {
     ];
     let mut files: Vec<String> = top.map(str::to_owned).into();
     for node in nodes {
-        for file in ["trace.jsonl", "node.log"] {
+        for file in ["trace.jsonl", "disk.json", "node.log"] {
             files.push(format!("nodes/{}/{file}", node.node));
         }
     }
+    files.push("network.pcap".to_owned());
     let there = files.into_iter().filter_map(|file| {
         let packed = format!("{file}{}", packed::ENDING);
         let is_there = |file: &str| folder.path().join(file).is_file();

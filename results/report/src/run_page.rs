@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use askama::Template;
-use results::manifest::{RunOptions, Voters};
+use results::manifest::{Manifest, RunOptions, Voters};
+use results::overview::INTERRUPTED;
 use results::store::{RunFolder, write_atomically};
-use results::verdict::{CheckerResult, PropertyResult, Validity};
+use results::verdict::{CheckerResult, PropertyResult, Validity, Verdict};
 use serde_json::Value;
 
 use crate::commands::{self, ReproduceCommand};
@@ -38,6 +39,12 @@ struct RunPage {
     ok_count: u64,
     name: String,
     verdict: VerdictView,
+    /// Beside the verdict, if the run was stopped from outside.
+    mark: &'static str,
+    /// What ended the run before its time; empty for most.
+    stopped: String,
+    /// What else happened at the time of the first violation, a line each.
+    context: Vec<String>,
     facts: Vec<(&'static str, String)>,
     notices: Vec<String>,
     damages: Vec<Damage>,
@@ -85,6 +92,8 @@ struct CheckerCard {
     name: String,
     verdict: VerdictView,
     source: String,
+    /// What it looks at, with where that is.
+    origins: Vec<(&'static str, &'static str)>,
     properties: Vec<PropertyRow>,
     evidence: Option<EvidenceView>,
     open: bool,
@@ -130,7 +139,10 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
     let style = assets::run_style();
     let manifest = run.manifest.as_ref();
     let moments = interactive::moments(&run);
+    let checkers = checkers(&run);
     RunPage {
+        context: context_of_the_failure(&checkers, run.verdict.as_ref()),
+        checkers,
         timeline: unless_it_panics(|| interactive::timeline(&run, &moments), String::new),
         diagram: unless_it_panics(|| interactive::diagram(&run, &moments), Diagram::failed),
         moments: links(&moments),
@@ -141,12 +153,16 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         ok_count: run.operations.count(Outcome::Ok),
         name: printable(&run.name),
         verdict: verdict_of(&run),
+        mark: match manifest.is_some_and(Manifest::is_interrupted) {
+            true => INTERRUPTED,
+            false => "",
+        },
+        stopped: stopped(manifest),
         facts: facts(&run),
         notices: notices(&run),
         commands: commands::reproduce(&run),
-        checkers: checkers(&run),
         faults: faults::rows(&run.faults, run.verdict.as_ref()),
-        coverage: coverage::table(run.verdict.as_ref()),
+        coverage: coverage::of_verdict(run.verdict.as_ref()),
         schedule_readable: run.schedule_is_readable(),
         toggles: pictures::toggles(&run),
         pictures,
@@ -190,11 +206,13 @@ fn verdict_of(run: &Run) -> VerdictView {
         .iter()
         .any(|damage| damage.file == "verdict.json");
     let ended = run.manifest.as_ref().is_some_and(|run| run.ended.is_some());
-    let why = match (damaged, ended) {
-        (true, _) => "verdict.json could not be read.",
-        (false, true) => "The run ended, but its recording was never judged.",
-        (false, false) => {
-            "The run was interrupted before its recording was judged, or still goes on."
+    let why = match (damaged, run.is_going_on, ended) {
+        (true, ..) => "verdict.json could not be read.",
+        (_, true, true) => "The run is over and is being judged.",
+        (_, true, false) => "The run is still going on.",
+        (.., true) => "The run ended, but its recording was never judged.",
+        (.., false) => {
+            "The harness was killed before the run was over. What was recorded is still there to be judged."
         }
     };
     verdict_view(None, why)
@@ -214,6 +232,39 @@ pub(crate) fn verdict_view(valid: Option<Validity>, summary: &str) -> VerdictVie
         word: valid.map_or("no verdict", Validity::word),
         summary: printable(summary),
     }
+}
+
+/// What else happened at the time of the violation that the verdict tells.
+fn context_of_the_failure(checkers: &[CheckerCard], verdict: Option<&Verdict>) -> Vec<String> {
+    let told = verdict.map(|verdict| verdict.valid.reason_in(&verdict.summary));
+    let is_told = |card: &&CheckerCard| {
+        told.and_then(|told| told.strip_prefix(&card.name))
+            .is_some_and(|rest| rest.starts_with(':'))
+    };
+    let failed = || checkers.iter().filter(|card| card.open);
+    let Some(card) = failed().find(is_told).or_else(|| failed().next()) else {
+        return Vec::new();
+    };
+    let properties = card.properties.iter().map(|property| &property.evidence);
+    let evidence = std::iter::once(&card.evidence).chain(properties).flatten();
+    let mut contexts = evidence.map(|evidence| &evidence.context);
+    contexts
+        .find(|context| !context.is_empty())
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// What ended the run before its time, in a sentence.
+fn stopped(manifest: Option<&Manifest>) -> String {
+    let reason = manifest.and_then(Manifest::stop_reason);
+    let told = reason.map(|reason| match reason.is_interruption() {
+        true => format!(
+            "This run {}. The verdict is about what was recorded until then.",
+            reason.told()
+        ),
+        false => format!("This run {}.", reason.told()),
+    });
+    told.unwrap_or_default()
 }
 
 fn facts(run: &Run) -> Vec<(&'static str, String)> {
@@ -239,6 +290,8 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("workload time", text::duration_ms(options.time_ms)),
         ("seed", manifest.seed.to_string()),
         ("world", manifest.world.clone()),
+        ("network", text::network(manifest).to_owned()),
+        ("client links", text::client_links(manifest).to_owned()),
         (
             "started",
             manifest.started.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -263,14 +316,8 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
 fn notices(run: &Run) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(manifest) = &run.manifest {
-        if let Some(reason) = manifest.phases.stop_reason(manifest.is_simulated()) {
-            notices.push(format!("This run {}.", reason.told()));
-        }
-        if manifest.ended.is_none() {
-            notices.push(
-                "The run has no recorded end: it was cut short, or it is still going on."
-                    .to_owned(),
-            );
+        if manifest.ended.is_none() && !run.is_going_on {
+            notices.push("The run has no recorded end: it was cut short.".to_owned());
         }
     }
     let total = run.operations.list.len();
@@ -286,9 +333,13 @@ fn notices(run: &Run) -> Vec<String> {
     }
     let open_count = run.operations.open_count();
     if open_count > 0 {
+        let (noun, has, they, count, are) = match open_count {
+            1 => ("operation", "has", "it", "counts", "is"),
+            _ => ("operations", "have", "they", "count", "are"),
+        };
         notices.push(format!(
-            "{} operations have no recorded completion; they count as info (outcome unknown) and \
-             are not in the plots of latency and rate.",
+            "{} {noun} {has} no recorded completion; {they} {count} as info (outcome unknown) and \
+             {are} not in the plots of latency and rate.",
             text::count(open_count)
         ));
     }
@@ -322,9 +373,29 @@ fn card(name: &str, result: &CheckerResult, run: &Run) -> CheckerCard {
         name: printable(name),
         verdict: verdict_view(Some(result.valid), &result.summary),
         source: printable(&result.source),
+        origins: origins(name),
         properties: properties(&result.properties, run),
         evidence: view_of(&result.evidence, run),
         open: result.valid == Validity::Invalid,
+    }
+}
+
+/// What the checker of this name looks at: all of the recording, where that is not known.
+fn origins(name: &str) -> Vec<(&'static str, &'static str)> {
+    const OPERATIONS: (&str, &str) = ("the operations", "#timeline");
+    const FAULTS: (&str, &str) = ("the faults", "#faults");
+    const TRACES: (&str, &str) = ("the traces of the nodes", "#files");
+    match name {
+        "linearizable" | "transactions" | "elements" | "bounds" | "unique-ids" | "stats" => {
+            vec![OPERATIONS]
+        }
+        "nemesis" => vec![FAULTS],
+        "coverage" => vec![FAULTS, TRACES],
+        "liveness" => vec![OPERATIONS, FAULTS, TRACES],
+        "epoch-history" | "conformance" => vec![TRACES],
+        "disks" => vec![("what is on the disks", "#files"), TRACES],
+        "node-logs" => vec![("the logs of the nodes", "#files"), FAULTS],
+        _ => vec![("the recording", "#files")],
     }
 }
 

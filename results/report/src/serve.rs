@@ -16,6 +16,7 @@ use results::store::{CAMPAIGNS, RunFolder, Store};
 use tower_http::services::ServeDir;
 
 use crate::error::{ReportError, Result};
+use crate::host::Names;
 use crate::{archive, campaign_page, index_page, render_run};
 
 /// The pages bring a stricter policy of their own; this one also covers recorded files.
@@ -28,6 +29,7 @@ const REFRESH: HeaderValue = HeaderValue::from_static("3");
 #[derive(Clone)]
 struct Site {
     store: Store,
+    names: Names,
     /// One rendering at a time: two would write the same temporary file.
     rendering: Arc<tokio::sync::Mutex<()>>,
 }
@@ -37,11 +39,12 @@ struct Site {
 /// all of it in one file; `/campaigns/<name>.html` is a campaign, rendered anew for every request. Pages of what
 /// goes on ask for themselves again.
 ///
-/// Which addresses can reach it is decided by the listener alone.
+/// Which addresses can reach it is decided by the listener alone. It answers to addresses, to `localhost` and to
+/// `names`: by any other name, a page of another site could read what is served to this machine.
 ///
 /// # Errors
 /// When the listener cannot be used.
-pub async fn serve(store: Store, listener: std::net::TcpListener) -> Result<()> {
+pub async fn serve(store: Store, listener: std::net::TcpListener, names: Names) -> Result<()> {
     let root = store.root().to_path_buf();
     let trouble = |source| ReportError::Serve {
         store: root.clone(),
@@ -49,13 +52,16 @@ pub async fn serve(store: Store, listener: std::net::TcpListener) -> Result<()> 
     };
     listener.set_nonblocking(true).map_err(trouble)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(trouble)?;
-    axum::serve(listener, router(store)).await.map_err(trouble)
+    axum::serve(listener, router(store, names))
+        .await
+        .map_err(trouble)
 }
 
-fn router(store: Store) -> Router {
+fn router(store: Store, names: Names) -> Router {
     let files = ServeDir::new(store.root());
     let site = Site {
         store,
+        names,
         rendering: Arc::default(),
     };
     Router::new()
@@ -65,6 +71,10 @@ fn router(store: Store) -> Router {
 
 /// Decides about every request before a file is touched.
 async fn guard(State(site): State<Site>, request: Request, next: Next) -> Response {
+    if !is_meant(&site.names, &request) {
+        let answer = "This server does not go by that name. Use its address, or start it with --host NAME.\n";
+        return protected((StatusCode::MISDIRECTED_REQUEST, answer).into_response());
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let answer = "Only GET and HEAD are served here.\n";
         return protected((StatusCode::METHOD_NOT_ALLOWED, answer).into_response());
@@ -110,6 +120,16 @@ async fn guard(State(site): State<Site>, request: Request, next: Next) -> Respon
     protected(response)
 }
 
+/// Whether every name that the request has for this server is one of its own. Browsers always send one.
+fn is_meant(names: &Names, request: &Request) -> bool {
+    let in_address = request.uri().authority().map(|it| it.as_str());
+    let headers = request.headers().get_all(header::HOST).into_iter();
+    let mut hosts = headers
+        .map(|host| host.to_str().unwrap_or_default())
+        .chain(in_address);
+    hosts.all(|host| names.include(host))
+}
+
 async fn list(site: &Site) -> Response {
     let store = site.store.clone();
     let page = tokio::task::spawn_blocking(move || index_page::page(&store));
@@ -122,7 +142,7 @@ async fn campaign(site: &Site, name: &str) -> Response {
     let page = tokio::task::spawn_blocking(move || {
         // Not to be told from one that is damaged: neither has anything to show.
         let campaign = store.campaign(&name).ok()?;
-        let is_live = campaign_page::may_be_going_on(&campaign);
+        let is_live = campaign.may_be_going_on();
         Some(campaign_page::page(&store, &campaign).map(|page| (page, is_live)))
     });
     match page.await {
@@ -196,7 +216,8 @@ async fn refresh(site: &Site, run: &Path) -> bool {
     let folder = RunFolder::at(folder);
     let _one_at_a_time = site.rendering.lock().await;
     let rendered = tokio::task::spawn_blocking(move || {
-        if is_stale(&folder) {
+        // How a run without a verdict stands changes without any change of its files.
+        if is_stale(&folder) || !folder.verdict_path().exists() {
             let _ = render_run(&folder);
         }
         let manifest = folder.manifest();

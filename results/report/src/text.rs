@@ -1,6 +1,7 @@
 //! Owns how times, numbers and foreign text are written for people.
 //! Never escapes for HTML or XML: the templates do that.
 
+use results::manifest::{Manifest, Network};
 use serde_json::Value;
 
 /// Text from a recording without characters that XML forbids or that reorder what surrounds them.
@@ -24,6 +25,24 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     let mut short: String = text.chars().take(limit.saturating_sub(1)).collect();
     short.push('…');
     short
+}
+
+/// What carried bytes in a run.
+pub(crate) fn network(manifest: &Manifest) -> &'static str {
+    let cluster = &manifest.options.cluster;
+    match (manifest.is_simulated(), cluster.network) {
+        (true, _) => "simulated",
+        (false, Network::Proxy) => "proxies",
+        (false, Network::Namespace) => "network namespaces",
+    }
+}
+
+/// Whether faults reached the links between clients and nodes.
+pub(crate) fn client_links(manifest: &Manifest) -> &'static str {
+    match manifest.options.cluster.client_links {
+        true => "with faults, too",
+        false => "without faults",
+    }
 }
 
 /// A moment of a run, given in nanoseconds since its start: `12.304 s`.

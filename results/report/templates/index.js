@@ -9,7 +9,8 @@ function filter() {
   let count = 0;
   for (const row of rows) {
     const text = row.textContent.toLowerCase();
-    const fits = (!verdict.value || row.dataset.verdict === verdict.value)
+    const wanted = verdict.value;
+    const fits = (!wanted || row.dataset.verdict === wanted || (wanted === "interrupted" && "interrupted" in row.dataset))
       && words.every((word) => text.includes(word));
     row.hidden = !fits;
     if (fits) count += 1;
@@ -49,7 +50,7 @@ function pick(row, wanted) {
   if (section.hidden) return;
   const [one, other] = picked.map(facts);
   section.querySelectorAll("thead th").forEach((cell, i) => {
-    cell.textContent = i === 0 ? "" : picked[i - 1].querySelector("a").textContent;
+    cell.replaceChildren(...(i === 0 ? [] : [picked[i - 1].querySelector("a").cloneNode(true)]));
   });
   const names = [...new Set([...one.keys(), ...other.keys()])].filter((name) => name !== "Run");
   section.querySelector("tbody").replaceChildren(...names.map((name) => {

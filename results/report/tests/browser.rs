@@ -8,15 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::browser::{READY, chromium, drive};
-use common::violated_run;
-use results::store::Store;
+use common::{store, violated_run};
 use results_report::{render_index, render_run};
-
-fn store() -> (tempfile::TempDir, Store) {
-    let root = tempfile::tempdir().unwrap();
-    let store = Store::new(root.path().join("runs"));
-    (root, store)
-}
 
 #[test]
 fn the_timeline_searches_filters_steps_and_jumps() {
@@ -104,6 +97,39 @@ fn the_timeline_searches_filters_steps_and_jumps() {
         told["shades"].as_u64().unwrap() > 20,
         "something is drawn: {told}"
     );
+}
+
+#[test]
+fn numbers_lead_to_what_they_count() {
+    let (_root, store) = store();
+    let folder = violated_run(&store);
+    let script = format!(
+        "{READY}
+        const told = {{ pairs: [] }};
+        const links = [...document.querySelectorAll('#operations a[data-outcome], #nodes a[data-outcome]')];
+        for (const link of links) {{
+            link.click();
+            const [shown] = get('timeline-count').textContent.split(' ');
+            told.pairs.push([link.textContent.replace(/\\D/g, ''), shown.replace(/\\D/g, '')]);
+        }}
+        document.querySelector('#checkers a[data-search=\"index:20\"]').click();
+        told.one = get('timeline-detail').textContent;
+        told.count = get('timeline-count').textContent;
+        done(told);"
+    );
+    let Some(told) = drive(&folder.report_path(), &script) else {
+        return;
+    };
+    let pairs = told["pairs"].as_array().unwrap();
+    assert!(pairs.len() > 15, "{told}");
+    for pair in pairs {
+        assert_eq!(pair[0], pair[1], "{told}");
+    }
+    assert!(
+        told["count"].as_str().unwrap().starts_with("1 of "),
+        "{told}"
+    );
+    assert!(told["one"].as_str().unwrap().starts_with('#'), "{told}");
 }
 
 #[test]
@@ -197,6 +223,7 @@ fn runs_are_filtered_sorted_and_compared() {
     let folder = common::complete_run(&store, "newer", 300, &common::valid_verdict());
     let mut manifest = common::manifest("newer", 43);
     manifest.options.bug = Some("stale-read".into());
+    manifest.phases.interrupted = true;
     folder.write_manifest(&manifest).unwrap();
     render_run(&folder).unwrap();
     render_index(&store).unwrap();
@@ -207,6 +234,11 @@ fn runs_are_filtered_sorted_and_compared() {
         told.shown = get('shown').textContent;
         get('search').value = '';
         get('search').dispatchEvent(new Event('input'));
+        get('verdict').value = 'interrupted';
+        get('verdict').dispatchEvent(new Event('change'));
+        told.interrupted = [...document.querySelectorAll('#runs tbody tr:not([hidden]) a')].map((run) => run.textContent);
+        get('verdict').value = '';
+        get('verdict').dispatchEvent(new Event('change'));
         document.querySelectorAll('#runs th button')[1].click();
         told.first = document.querySelector('#runs tbody tr a').textContent;
         for (const box of document.querySelectorAll('#runs input.pick')) box.click();
@@ -217,6 +249,7 @@ fn runs_are_filtered_sorted_and_compared() {
         return;
     };
     assert_eq!(told["shown"], "1 of 2");
+    assert_eq!(told["interrupted"], serde_json::json!(["newer"]));
     assert_eq!(told["first"], "newer");
     let differing = told["compared"].to_string();
     for row in ["Verdict", "Seed", "Bug"] {

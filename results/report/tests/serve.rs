@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use results::store::Store;
+use results_report::Names;
 
 struct Served {
     root: tempfile::TempDir,
@@ -31,7 +32,11 @@ async fn served() -> Served {
     std::fs::write(root.path().join("secret.txt"), "SECRET").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(results_report::serve(store.clone(), listener));
+    let server = tokio::spawn(results_report::serve(
+        store.clone(),
+        listener,
+        Names::default(),
+    ));
     let client = reqwest::Client::builder()
         .no_proxy()
         .timeout(Duration::from_secs(30))
@@ -68,14 +73,19 @@ impl Served {
 
     /// Sends a request line as it is: clients tidy up paths, attackers do not.
     async fn raw(&self, path: &str) -> String {
-        let (address, path) = (self.address, path.to_owned());
+        self.raw_to("localhost", path).await
+    }
+
+    /// The same, by any name.
+    async fn raw_to(&self, host: &str, path: &str) -> String {
+        let (address, host, path) = (self.address, host.to_owned(), path.to_owned());
         let exchange = tokio::task::spawn_blocking(move || {
             let mut stream = TcpStream::connect(address).unwrap();
             let patience = Some(Duration::from_secs(30));
             stream.set_read_timeout(patience).unwrap();
             write!(
                 stream,
-                "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
             )
             .unwrap();
             let mut answer = Vec::new();
@@ -232,6 +242,34 @@ async fn nothing_outside_the_store_is_served() {
 }
 
 #[tokio::test]
+async fn a_name_that_somebody_else_pointed_here_reads_nothing() {
+    let served = served().await;
+    let port = served.address.port();
+    for host in [
+        "evil.example".to_owned(),
+        format!("evil.example:{port}"),
+        format!("127.0.0.1.evil.example:{port}"),
+        String::new(),
+    ] {
+        for path in ["/", "/one/", "/one/history.jsonl", "/one.tar.gz"] {
+            let answer = served.raw_to(&host, path).await;
+            assert!(
+                answer.starts_with("HTTP/1.1 421 "),
+                "{host}{path}: {answer}"
+            );
+            assert!(answer.contains("does not go by that name"), "{answer}");
+        }
+    }
+    let in_address = format!("http://evil.example:{port}/");
+    let answer = served.raw(&in_address).await;
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    for host in [format!("localhost:{port}"), format!("[::1]:{port}")] {
+        let answer = served.raw_to(&host, "/").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_can_be_written() {
     let served = served().await;
     let url = format!("http://{}/one/", served.address);
@@ -309,6 +347,14 @@ async fn pages_of_a_run_that_goes_on_ask_for_themselves_again() {
         conflict,
         "its files still grow"
     );
+    let ownership = folder.claim().unwrap();
+    assert_eq!(refresh("/one.tar.gz").await, conflict);
+    assert_eq!(refresh("/one/").await, (StatusCode::OK, true));
+    // As when its harness is killed: the lock goes with the process.
+    drop(ownership);
+    assert_eq!(refresh("/one.tar.gz").await, (StatusCode::OK, false));
+    assert_eq!(refresh("/").await, (StatusCode::OK, false));
+    assert_eq!(refresh("/one/").await, (StatusCode::OK, false));
 }
 
 /// Thousands of runs: run with `cargo test --release -p results-report --test serve -- --ignored --nocapture` to see

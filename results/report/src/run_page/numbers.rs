@@ -15,6 +15,8 @@ const ROW_COUNT_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct NumberRow {
     pub(crate) function: String,
+    /// What finds its operations in the timeline; empty for all of them.
+    pub(crate) search: String,
     pub(crate) ok: String,
     pub(crate) fail: String,
     pub(crate) info: String,
@@ -22,9 +24,18 @@ pub(crate) struct NumberRow {
     pub(crate) latencies: [String; 4],
 }
 
+impl NumberRow {
+    /// Outcomes, with how many operations had them.
+    pub(crate) fn counts(&self) -> [(&'static str, &str); 3] {
+        [("ok", &self.ok), ("fail", &self.fail), ("info", &self.info)]
+    }
+}
+
 /// How often one error ended an operation.
 #[derive(Debug)]
 pub(crate) struct ErrorRow {
+    /// What finds its operations in the timeline.
+    pub(crate) search: String,
     pub(crate) outcome: &'static str,
     pub(crate) kind: String,
     pub(crate) count: String,
@@ -41,6 +52,8 @@ pub(crate) struct NodeRow {
     pub(crate) epoch: String,
     pub(crate) high_watermark: String,
     pub(crate) events: String,
+    /// Where its trace is; empty if it left none.
+    pub(crate) trace: String,
     pub(crate) refusal: String,
 }
 
@@ -48,6 +61,8 @@ pub(crate) struct NodeRow {
 #[derive(Debug)]
 pub(crate) struct ElectionRow {
     pub(crate) at: String,
+    /// When, in milliseconds since the start.
+    pub(crate) at_ms: u64,
     pub(crate) epoch: String,
     pub(crate) leader: String,
 }
@@ -62,8 +77,14 @@ pub(crate) struct FileLink {
 pub(crate) fn rows(operations: &Operations) -> Vec<NumberRow> {
     let numbers = operations.numbers();
     // The total is the last row, so it is kept when there are too many functions to list.
-    let surplus = numbers.len().saturating_sub(ROW_COUNT_MAX);
-    let rows = numbers.into_iter().skip(surplus).map(|row| NumberRow {
+    let count = numbers.len();
+    let surplus = count.saturating_sub(ROW_COUNT_MAX);
+    let rows = numbers.into_iter().enumerate().skip(surplus);
+    let rows = rows.map(|(place, row)| NumberRow {
+        search: match count > 1 && place + 1 == count {
+            true => String::new(),
+            false => search("f", &row.function),
+        },
         function: text::shortened(&printable(&row.function), 40),
         ok: text::count(row.ok_count),
         fail: text::count(row.fail_count),
@@ -82,6 +103,7 @@ pub(crate) fn errors(operations: &Operations) -> Vec<ErrorRow> {
     let rows = errors.into_iter().take(ROW_COUNT_MAX);
     rows.map(|((outcome, kind), count)| ErrorRow {
         outcome: outcome.word(),
+        search: search("error", kind),
         kind: text::shortened(&printable(kind), 80),
         count: text::count(*count),
     })
@@ -107,10 +129,26 @@ pub(crate) fn nodes(run: &Run) -> Vec<NodeRow> {
                 .high_watermark
                 .map_or_else(|| "–".to_owned(), |mark| mark.to_string()),
             events: text::count(node.event_count),
+            trace: trace_of(&node.node, &run.files),
             refusal: printable(node.refusal.as_deref().unwrap_or_default()),
         }
     });
     rows.collect()
+}
+
+/// A word of the search of the timeline, which has words without spaces, in lower case.
+fn search(field: &str, name: &str) -> String {
+    let name = printable(name).to_lowercase();
+    match name.contains(char::is_whitespace) {
+        true => name.split_whitespace().collect::<Vec<_>>().join(" "),
+        false => format!("{field}:{name}"),
+    }
+}
+
+fn trace_of(node: &str, files: &[String]) -> String {
+    let begins = format!("nodes/{node}/trace.jsonl");
+    let file = files.iter().find(|file| file.starts_with(&begins));
+    file.map(|file| href(file)).unwrap_or_default()
 }
 
 pub(crate) fn elections(run: &Run) -> Vec<ElectionRow> {
@@ -127,6 +165,7 @@ pub(crate) fn elections(run: &Run) -> Vec<ElectionRow> {
     let rows = won.into_iter().take(ROW_COUNT_MAX);
     rows.map(|(at_ns, epoch, leader)| ElectionRow {
         at: text::moment_ns(at_ns),
+        at_ms: at_ns / 1_000_000,
         epoch: epoch.to_string(),
         leader: printable(leader),
     })
@@ -202,13 +241,15 @@ pub(crate) fn environment(manifest: Option<&Manifest>) -> Vec<(&'static str, Str
     rows.map(|(name, value)| (name, printable(&value))).into()
 }
 
+/// A file of the run folder as a link from its report.
+fn href(file: &str) -> String {
+    let segments = file.split('/').map(text::url_segment);
+    segments.collect::<Vec<_>>().join("/")
+}
+
 pub(crate) fn files(files: &[String]) -> Vec<FileLink> {
     let links = files.iter().map(|file| FileLink {
-        href: file
-            .split('/')
-            .map(text::url_segment)
-            .collect::<Vec<_>>()
-            .join("/"),
+        href: href(file),
         label: printable(file),
     });
     links.collect()

@@ -49,7 +49,7 @@ function control(timeline) {
     visit(violations[visited]);
     const failing = timeline.involved.find(({ i, failing }) => failing && table.index[i] === violations[visited].failing);
     timeline.selected = failing ? failing.i : NEVER;
-    if (failing) detail.textContent = `${violations[visited].label}. ${table.describe(failing.i)}`;
+    if (failing) detail.textContent = `${violations[visited].label.replace(/[.…]+$/, "")}. ${table.describe(failing.i)}`;
   };
   Object.assign(view.keys, { n: () => step(1), p: () => step(-1), v: toViolation, Escape: () => select(NEVER) });
 
@@ -85,6 +85,16 @@ function control(timeline) {
     if (jumps.value !== "") visit(head.moments[Number(jumps.value)]);
   });
 
+  /** Shows only what fits a search, of one outcome or all: what a number of the page counts. */
+  const narrow = (search, outcome) => {
+    element("timeline-search").value = search;
+    for (const id of ["key", "function"]) element(`timeline-${id}`).value = "";
+    for (const one of OUTCOMES) element(`timeline-${one}`).checked = !outcome || one === outcome;
+    refilter();
+    if (table.matchCount === 1) select(table.neighbour(-1, 1), true);
+    else view.show(0, view.endUs);
+  };
+
   point(timeline, select);
   view.changed = () => {
     const step = Math.max(1, (view.to - view.from) / 100);
@@ -93,7 +103,7 @@ function control(timeline) {
   };
   view.changed();
   refilter();
-  return { view, visit, toViolation };
+  return { view, visit, toViolation, narrow };
 }
 
 /** Hovering tells, clicking selects, and the overview moves the stretch. */

@@ -63,6 +63,22 @@ class MessageTable {
   }
 }
 
+/** Places of texts on a canvas, so that no two lie over each other. */
+class Places {
+  constructor() {
+    this.taken = [];
+  }
+
+  /** Takes a place around (x, y) unless a text is there already; says whether it did. */
+  take(x, y, width, height = 12) {
+    const overlaps = (other) => Math.abs(other.y - y) < (height + other.height) / 2
+      && Math.abs(other.x - x) < (width + other.width) / 2;
+    if (this.taken.some(overlaps)) return false;
+    this.taken.push({ x, y, width, height });
+    return true;
+  }
+}
+
 class MessageDiagram {
   constructor(canvas, table, head) {
     this.table = table;
@@ -86,6 +102,7 @@ class MessageDiagram {
     context.beginPath();
     context.rect(GUTTER, 0, width - GUTTER - MARGIN, height);
     context.clip();
+    this.places = new Places();
     this.paintFaults(context, height);
     this.table.head.nodes.forEach((_, node) => this.paintNode(context, node));
     this.choose();
@@ -108,7 +125,11 @@ class MessageDiagram {
       context.globalAlpha = 1;
       context.textAlign = "left";
       context.fillStyle = ink("muted");
-      context.fillText(`#${fault.id} ${fault.kind}`, x + 3, 25);
+      const text = `#${fault.id} ${fault.kind}`;
+      const across = context.measureText(text).width;
+      // Faults that began at the same time are told one below the other, as far as there is room above the nodes.
+      const y = [25, 37].find((y) => this.places.take(x + 3 + across / 2, y, across + 8, 11));
+      if (y) context.fillText(text, x + 3, y);
     }
     for (const moment of this.timeline.moments) {
       if (!moment.violation || moment.to < view.from || moment.from > view.to) continue;
@@ -142,10 +163,12 @@ class MessageDiagram {
       const next = at + 2 < epochs.length ? epochs[at + 2] : Infinity;
       if (next < view.from || epochs[at] > view.to) continue;
       const x = Math.max(view.x(epochs[at]), GUTTER + 1);
-      if (x < free) continue;
+      const text = `e${epochs[at + 1]}`;
+      const across = context.measureText(text).width + 6;
+      if (x < free || !this.places.take(x + 3 + across / 2, y - 12, across)) continue;
       context.fillRect(x, y - 12, 1, 16);
-      context.fillText(`e${epochs[at + 1]}`, x + 3, y - 12);
-      free = x + 34;
+      context.fillText(text, x + 3, y - 12);
+      free = x + across + 6;
     }
     const start = table.markStart[node];
     const end = start + table.head.mark_counts[node];
@@ -157,9 +180,11 @@ class MessageDiagram {
       const x = Math.max(view.x(table.markAt[place]), GUTTER + 1);
       if (x < free) continue;
       const text = `hw ${table.markHigh[place]}`;
+      const across = context.measureText(text).width + 6;
+      free = x + across + 6;
+      if (!this.places.take(x + 3 + across / 2, y + 13, across)) continue;
       context.fillRect(x, y + 4, 1, 8);
       context.fillText(text, x + 3, y + 13);
-      free = x + context.measureText(text).width + 12;
     }
   }
 
@@ -232,15 +257,14 @@ class MessageDiagram {
   paintLabels(context) {
     context.font = "10px system-ui, sans-serif";
     context.textAlign = "center";
-    const taken = [];
     for (const i of this.drawn) {
       const [x, y, toX, toY] = this.ends(i);
       const label = this.table.label(i);
       const half = context.measureText(label).width / 2 + 2;
-      // Nearer to the sender, so that arrows that cross do not share a place.
-      const at = { x: x + (toX - x) * 0.38, y: y + (toY - y) * 0.38 };
-      if (taken.some((other) => Math.abs(other.y - at.y) < 12 && Math.abs(other.x - at.x) < half + other.half)) continue;
-      taken.push({ ...at, half });
+      // Nearer to the sender, so that arrows that cross do not share a place; elsewhere if that is taken.
+      const along = (share) => ({ x: x + (toX - x) * share, y: y + (toY - y) * share });
+      const at = [0.38, 0.5, 0.62, 0.27].map(along).find((at) => this.places.take(at.x, at.y, half * 2 + 2, 13));
+      if (!at) continue;
       context.fillStyle = ink("card");
       context.globalAlpha = 0.85;
       context.fillRect(at.x - half, at.y - 6, half * 2, 12);

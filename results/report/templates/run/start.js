@@ -1,7 +1,10 @@
 // Owns the order in which the parts of the page wake up. Never leaves a part empty without a word.
 
-/** Links of the page into the timeline carry a stretch in milliseconds. */
-function linkInto({ view, visit }, head) {
+/** Links of the page into the timeline carry a stretch in milliseconds, a search, or the number of a moment. */
+function linkInto({ view, visit, narrow }, head) {
+  for (const link of document.querySelectorAll("[data-search]")) {
+    link.addEventListener("click", () => narrow(link.dataset.search, link.dataset.outcome));
+  }
   for (const link of document.querySelectorAll("[data-from]")) {
     link.addEventListener("click", () => {
       const [from, to] = [link.dataset.from, link.dataset.to].map((ms) => Number(ms) * 1000);

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use results::campaign::{Campaign, FailureGroup, FamilyYield, SeedResult};
+use results::campaign::{Campaign, CampaignCoverage, FailureGroup, FamilyYield, SeedResult};
 use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions};
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
@@ -410,6 +410,13 @@ pub fn campaign(store: &Store, name: &str) -> Campaign {
             },
         )]
         .into(),
+        coverage: Some(CampaignCoverage {
+            covered_count: 1,
+            cell_count: 2,
+            table: json!({"columns": [["leader", "while-steady"], ["follower", "while-steady"]],
+                "rows": [{"fault": "killed", "counts": [3900, 0]}]}),
+        }),
+        hunts: Vec::new(),
         groups: vec![
             group(
                 Validity::Invalid,
@@ -422,4 +429,46 @@ pub fn campaign(store: &Store, name: &str) -> Campaign {
     store.write_campaign(&campaign).unwrap();
     results_report::render_campaign(store, &campaign).unwrap();
     campaign
+}
+
+pub fn store() -> (tempfile::TempDir, Store) {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path().join("runs"));
+    (root, store)
+}
+
+pub fn rendered(folder: &RunFolder) -> String {
+    results_report::render_run(folder).unwrap();
+    read(folder.path(), "index.html")
+}
+
+/// The page without its tags, with entities resolved as far as these tests need.
+pub fn text_of(html: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for character in html.chars() {
+        match character {
+            '<' => inside = true,
+            '>' if inside => inside = false,
+            character if !inside => text.push(character),
+            _ => {}
+        }
+    }
+    text.replace("&#39;", "'").replace("&#38;", "&")
+}
+
+/// The head of the data block `id`, and how many bytes its columns have.
+pub fn unpacked(html: &str, id: &str) -> (serde_json::Value, usize) {
+    use base64::Engine as _;
+    use std::io::Read as _;
+    let (_, rest) = html.split_once(&format!("id=\"{id}\">")).unwrap();
+    let (packed, _) = rest.split_once('<').unwrap();
+    let packed = base64::prelude::BASE64_STANDARD.decode(packed).unwrap();
+    let mut raw = Vec::new();
+    flate2::read::GzDecoder::new(packed.as_slice())
+        .read_to_end(&mut raw)
+        .unwrap();
+    let length = u32::from_le_bytes(raw[..4].try_into().unwrap()) as usize;
+    let head = serde_json::from_slice(&raw[4..4 + length]).unwrap();
+    (head, raw.len() - 4 - length)
 }
