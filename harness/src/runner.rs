@@ -5,11 +5,11 @@
 
 mod core_phase;
 mod moments;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nemesis::action::Action;
-use nemesis::capability::Need;
 use nemesis::fault::{Fault, Files};
 use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
 use self::moments::Cause;
+use self::waiting::{looks_again_ms, needs_sight};
 use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
@@ -38,8 +39,8 @@ const PROGRESS_NS: u64 = 200 * NS_PER_MS;
 const DRAIN_SLACK_NS: u64 = 5_000 * NS_PER_MS;
 /// How long healing and restoring may take before the run goes on without their confirmation.
 const HEAL_LIMIT_NS: u64 = 60_000 * NS_PER_MS;
-/// How often a fault that must wait for others to be over looks whether they are.
-const BUDGET_LOOK_MS: u64 = 250;
+/// From how much delay on it is told that nothing was done in time.
+const STANDSTILL_NS: u64 = 100 * NS_PER_MS;
 /// Pause before a final read is tried again.
 const READ_RETRY_NS: u64 = 50 * NS_PER_MS;
 
@@ -89,17 +90,6 @@ pub fn sets_clocks(schedule: &Schedule) -> bool {
             "clock-skew" | "clock-strobe" | "clock-reset"
         )
     })
-}
-
-/// Whether whom a fault hits depends on what only the nodes know.
-fn needs_sight(fault: &ScheduledFault) -> bool {
-    if fault.resolved.is_some() && fault.trigger.on.is_none() {
-        return false;
-    }
-    let parsed = Fault::from_description(&fault.fault);
-    let needs = parsed.map_or_else(|_| Vec::new(), |fault| fault.needs());
-    let of_nodes = [Need::KnowCandidates, Need::KnowLogEnds];
-    needs.iter().any(|need| of_nodes.contains(need))
 }
 
 /// A fault that was there, and of which nothing was seen, may as well not have been.
@@ -282,11 +272,9 @@ impl<'a, W: World> Runner<'a, W> {
         self.clients.send_copies(now_ns, self.world);
         let copy_ns = self.clients.next_copy_ns().unwrap_or(u64::MAX);
         let progress_ns = now_ns + PROGRESS_NS;
-        match self
-            .world
-            .next_event(deadline_ns.min(progress_ns).min(copy_ns))
-        {
-            Event::Deadline => {}
+        let until_ns = deadline_ns.min(progress_ns).min(copy_ns);
+        match self.world.next_event(until_ns) {
+            Event::Deadline => self.tell_standstill(until_ns),
             Event::Answer { call, answer } => {
                 let (world, recorder) = (&mut *self.world, &mut *self.recorder);
                 return Ok(self.clients.answer(call, answer, world, recorder)?);
@@ -349,6 +337,18 @@ impl<'a, W: World> Runner<'a, W> {
         Ok(None)
     }
 
+    /// Tells people if the harness was kept from running: whatever was due meanwhile came late.
+    fn tell_standstill(&mut self, due_ns: u64) {
+        let now_ns = self.world.now_ns();
+        let late_ns = now_ns.saturating_sub(due_ns);
+        if late_ns >= STANDSTILL_NS {
+            let (late_ms, at_s) = (late_ns / NS_PER_MS, now_ns as f64 / 1e9);
+            self.progress.note(&format!(
+                "the machine, or the harness on it, stood still for {late_ms} ms until {at_s:.1} s"
+            ));
+        }
+    }
+
     fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {
         for due in self.timeline.due(now_ns / NS_PER_MS) {
             match due {
@@ -393,13 +393,17 @@ impl<'a, W: World> Runner<'a, W> {
         let now_ns = self.world.now_ns();
         let resolution = match self.resolve(&fault, sight) {
             Ok(resolution) => resolution,
-            Err(_) if self.may_wait(&fault, now_ns) => {
-                self.starting.remove(&id);
-                self.timeline
-                    .postpone(id, now_ns / NS_PER_MS + BUDGET_LOOK_MS);
-                return Ok(());
+            Err(reason) => {
+                let end_ms = START_UP_MS + self.time_ns / NS_PER_MS;
+                return match looks_again_ms(&fault, now_ns / NS_PER_MS, end_ms) {
+                    None => self.skip_fault(id, reason),
+                    Some(at_ms) => {
+                        self.starting.remove(&id);
+                        self.timeline.postpone(id, at_ms);
+                        Ok(())
+                    }
+                };
             }
-            Err(reason) => return self.skip_fault(id, reason),
         };
         let resolved = ResolvedFault {
             event: self.causes.get(&id).map(|cause| cause.event.clone()),
@@ -413,23 +417,6 @@ impl<'a, W: World> Runner<'a, W> {
         }
         self.world.start_fault(id, resolution.action);
         Ok(())
-    }
-
-    /// Whether a fault that cannot hit anybody now may do so later: what may be destroyed, and who may be
-    /// removed, is different once a lost voter has been replaced or a change is over. It waits twice as long
-    /// as it would last.
-    fn may_wait(&self, fault: &ScheduledFault, now_ns: u64) -> bool {
-        let Ok(parsed) = Fault::from_description(&fault.fault) else {
-            return false;
-        };
-        let is_bound = parsed.destroys().is_some() && !parsed.is_beyond_budget();
-        let waits = is_bound || matches!(parsed, Fault::Membership { .. });
-        let until_ms = fault.trigger.at_ms + 2 * fault.duration_ms;
-        let end_ns = START_UP_MS * NS_PER_MS + self.time_ns;
-        waits
-            && fault.trigger.on.is_none()
-            && fault.resolved.is_none()
-            && now_ns < (until_ms * NS_PER_MS).min(end_ns - end_ns / 10)
     }
 
     fn skip_fault(&mut self, id: u64, reason: String) -> results::Result<()> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use results::schedule::FaultDescription;
 use serde_json::{Map, Value, json};
 
-use crate::fault::{Fault, FaultError, SHAPING_PARAMETERS};
+use crate::fault::{Fault, FaultError, MembershipChange, SHAPING_PARAMETERS};
 
 /// Parameters of faults, as schedules write them.
 pub type Asked = BTreeMap<String, Value>;
@@ -34,14 +34,37 @@ pub(super) fn replace(drawn: &Fault, asked: &Asked) -> Result<FaultDescription, 
         leave_out(parameters, &SHAPING_PARAMETERS);
     }
     if says("what") {
-        leave_out(parameters, &["files", "delay_ms", "restart", "target"]);
+        leave_out(parameters, &["delay_ms", "restart", "target"]);
     }
     parameters.extend(asked.clone());
+    if description.kind == "membership" && says("target") && !says("what") {
+        parameters.insert("what".into(), change_of(drawn, asked).into());
+    }
     if parameters.get("what") == Some(&json!("read-error")) && !says("restart") {
         // A node that runs hardly ever reads.
         parameters.insert("restart".into(), json!(true));
     }
-    Fault::from_description(&description).map(|fault| fault.to_description())
+    let replaced = Fault::from_description(&description).or_else(|error| {
+        // The files that were drawn need not be some in which this can go wrong.
+        if says("files") || description.parameters.remove("files").is_none() {
+            return Err(error);
+        }
+        Fault::from_description(&description)
+    });
+    replaced.map(|fault| fault.to_description())
+}
+
+/// What becomes of a node that is named, where the drawn change is one of nodes that nobody names.
+fn change_of(drawn: &Fault, asked: &Asked) -> &'static str {
+    let Fault::Membership { change, .. } = drawn else {
+        return "";
+    };
+    let is_observer = asked.get("target") == Some(&json!("observers"));
+    match change {
+        _ if is_observer => "promote",
+        MembershipChange::Replace => "replace",
+        _ => "remove",
+    }
 }
 
 /// Faults that are about one node have a target; people say targets of all.
@@ -97,6 +120,21 @@ mod tests {
                 r#"{"kind":"disk","what":"truncate","files":"snapshot"}"#,
                 vec![("what", json!("misdirected-write"))],
                 r#"{"kind":"disk","targets":"one","what":"misdirected-write","files":"log"}"#,
+            ),
+            (
+                r#"{"kind":"disk","what":"bit-flip","files":"quorum-state"}"#,
+                vec![("what", json!("truncate"))],
+                r#"{"kind":"disk","targets":"one","what":"truncate","files":"quorum-state"}"#,
+            ),
+            (
+                r#"{"kind":"membership","what":"add"}"#,
+                vec![("targets", json!("leader"))],
+                r#"{"kind":"membership","what":"remove","target":"leader"}"#,
+            ),
+            (
+                r#"{"kind":"membership","what":"add"}"#,
+                vec![("targets", json!("observers"))],
+                r#"{"kind":"membership","what":"promote","target":"observers"}"#,
             ),
             (
                 r#"{"kind":"disk","what":"sync-error"}"#,
