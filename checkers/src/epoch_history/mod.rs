@@ -4,7 +4,9 @@
 mod ascending;
 mod committed;
 mod completeness;
+mod epoch_ascends;
 mod epochs;
+mod leader_appends;
 pub(crate) mod log;
 mod log_start;
 mod majority;
@@ -13,6 +15,8 @@ mod messages;
 mod model;
 pub(crate) mod nodes;
 mod observers;
+mod one_leader;
+mod one_vote;
 mod online;
 pub(crate) mod property;
 mod rule;
@@ -21,6 +25,7 @@ mod snapshots;
 mod voter_changes;
 mod voter_history;
 mod watch;
+mod watermark_in_log;
 mod watermarks;
 
 use std::collections::{BTreeMap, BTreeSet};

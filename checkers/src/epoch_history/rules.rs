@@ -6,6 +6,7 @@ use std::rc::Rc;
 use results::trace::TraceEvent;
 
 use super::completeness::Completeness;
+use super::leader_appends::LeaderAppends;
 use super::log_start::LogStart;
 use super::majority::Majority;
 use super::matching::Matching;
@@ -21,6 +22,7 @@ use super::property::Property;
 use super::rule::Rule;
 use super::snapshots::Snapshots;
 use super::voter_changes::VoterChanges;
+use super::watermark_in_log::WatermarkInLog;
 use super::watermarks::Watermarks;
 
 /// One field for each rule, rather than a list of boxes: every event passes all of them, and most have
@@ -73,7 +75,9 @@ rules! {
     completeness: Completeness,
     matching: Matching,
     majority: Majority,
+    leader_appends: LeaderAppends,
     watermarks: Watermarks,
+    watermark_in_log: WatermarkInLog,
     voter_changes: VoterChanges,
     observers: Observers,
     log_start: LogStart,

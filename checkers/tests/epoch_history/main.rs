@@ -20,7 +20,7 @@ use serde_json::json;
 const FLAGGED_COUNT: u32 = 25;
 
 /// Those that three voters exercise that do nothing special.
-const PLAIN_PROPERTIES: [&str; 8] = ["I1", "I2", "I3", "I5", "I6", "K2", "K3", "K6"];
+const PLAIN_PROPERTIES: [&str; 9] = ["I1", "I2", "I3", "I4", "I5", "I6", "K2", "K3", "K6"];
 
 /// The others.
 const FULL_PROPERTIES: [&str; 10] = ["K1", "K4", "S1", "S2", "M1", "M2", "M3", "M4", "M5", "M6"];
@@ -129,7 +129,7 @@ fn what_a_run_need_not_have_is_not_missed() {
     assert!(
         result
             .summary
-            .starts_with("8 protocol invariants held over")
+            .starts_with("9 protocol invariants held over")
             && result
                 .summary
                 .ends_with("of 3 nodes (10 others not exercised)"),
@@ -410,6 +410,49 @@ fn add_after_commit(trace: &mut Vec<TraceEvent>, detail: impl Fn(i64) -> TraceDe
     }
     trace.insert(place + 1, event);
     true
+}
+
+/// Lets a leader do something to its log right after the first append of its epoch.
+fn add_after_own_append(trace: &mut Vec<TraceEvent>, detail: impl Fn(i64) -> TraceDetail) -> bool {
+    let led = last(trace, |event| {
+        matches!(
+            event.detail,
+            TraceDetail::RoleChange {
+                role: Role::Leader,
+                ..
+            }
+        )
+    });
+    let Some(led) = led else { return false };
+    let (node, epoch) = (trace[led].node.clone(), trace[led].epoch);
+    let mut later = (led + 1..trace.len()).filter(|at| trace[*at].node == node);
+    let Some(appended) = later.next().filter(|at| trace[*at].epoch == epoch) else {
+        return false;
+    };
+    let TraceDetail::Append { base_offset, .. } = trace[appended].detail else {
+        return false;
+    };
+    let mut event = trace[appended].clone();
+    event.detail = detail(base_offset);
+    trace.insert(appended + 1, event);
+    true
+}
+
+#[test]
+fn a_leader_that_removes_something_from_its_log_is_flagged() {
+    must_flag("I4", |trace| {
+        add_after_own_append(trace, |base_offset| TraceDetail::Truncate {
+            log_end: base_offset,
+        })
+    });
+    must_flag("I4", |trace| {
+        add_after_own_append(trace, |base_offset| TraceDetail::Append {
+            base_offset,
+            last_offset: base_offset,
+            batch_epoch: 99,
+            crc: 5,
+        })
+    });
 }
 
 #[test]
