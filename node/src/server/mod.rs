@@ -500,10 +500,15 @@ fn start_thread<D: Disk + Send + 'static>(
     let live = async move {
         let _ended = tell_ended;
         let server = connections.serve(listener, http::router(front), http_stops);
-        match driver.run(started).await {
+        // As a task of its own: waking it from the tasks around it costs no system call then.
+        match tokio::spawn(driver.run(started)).await {
             // Fails only when the process is ending anyway.
-            Ok(()) => drop(tell_stopped.send(())),
-            Err(error) => stop_at_once(node, format_args!("data directory {directory}: {error}")),
+            Ok(Ok(())) => drop(tell_stopped.send(())),
+            Ok(Err(error)) => {
+                stop_at_once(node, format_args!("data directory {directory}: {error}"))
+            }
+            // It panicked, which has ended the process.
+            Err(_) => {}
         }
         // Fails only with a panic, which has ended the process.
         let _ = server.await;

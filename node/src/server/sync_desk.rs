@@ -58,8 +58,15 @@ impl SyncDesk {
             .name("stand-in".into())
             .spawn(move || desk.stand_in(&shared))?;
         let mut live = pin!(live);
+        let mut over: Option<(oneshot::Sender<LogSynced>, LogSynced)> = None;
         let outcome = loop {
+            let last = over.take();
             let next = runtime.block_on(async {
+                if let Some((sender, synced)) = last {
+                    // Within the runtime, so that no system call wakes whoever waits there. Fails only when the loop
+                    // is gone.
+                    let _ = sender.send(synced);
+                }
                 tokio::select! {
                     biased;
                     errand = self.next() => Err(errand),
@@ -73,8 +80,7 @@ impl SyncDesk {
                     let synced = sync.run();
                     self.turns.fetch_add(1, Ordering::AcqRel);
                     self.over.notify_one();
-                    // Fails only when the loop is gone.
-                    let _ = sender.send(synced);
+                    over = Some((sender, synced));
                 }
             }
         };
