@@ -46,7 +46,8 @@ pub fn gc(args: &GcArgs) -> Result<u8, Failure> {
             told("campaign", name)?;
         }
     }
-    if !args.dry_run && !(runs.is_empty() && campaigns.is_empty()) {
+    let has_changed = !runs.is_empty() || !campaigns.is_empty();
+    if has_changed && !args.dry_run {
         draw_anew(&store, &Progress::new(args.json))?;
     }
     let freed_bytes: u64 = runs.iter().map(|run| run.size_bytes).sum();

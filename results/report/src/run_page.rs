@@ -315,10 +315,9 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
 
 fn notices(run: &Run) -> Vec<String> {
     let mut notices = Vec::new();
-    if let Some(manifest) = &run.manifest {
-        if manifest.ended.is_none() && !run.is_going_on {
-            notices.push("The run has no recorded end: it was cut short.".to_owned());
-        }
+    let manifest = run.manifest.as_ref();
+    if manifest.is_some_and(|manifest| manifest.ended.is_none()) && !run.is_going_on {
+        notices.push("The run has no recorded end: it was cut short.".to_owned());
     }
     let total = run.operations.list.len();
     let ok_count = run.operations.count(Outcome::Ok);
