@@ -225,6 +225,7 @@ fn cluster(draws: &Draws, kind: Kind, voters: Voters, families: &[Family]) -> Cl
         network: results::manifest::Network::default(),
         client_links: false,
         swarm: Some(kind.name().to_owned()),
+        mischief: Vec::new(),
     }
 }
 
