@@ -134,9 +134,12 @@ fn what_was_measured_before_stays_and_what_is_missing_is_measured_later() {
     assert!(first["hunts"][0]["seed"].is_u64(), "{first}");
     let shrunk = &first["shrunk"][0];
     let (before, after) = (&shrunk["fault_count_before"], &shrunk["fault_count"]);
-    assert!(after.as_u64() < before.as_u64(), "{shrunk}");
+    assert!(
+        after.as_u64().is_some() && after.as_u64() <= before.as_u64(),
+        "{shrunk}"
+    );
     // Another bug, of which nothing is begun: time is over at once.
-    let outcome = score("B51 --seeds 30 --unmodified-seeds 0 --total-time 1ms").expect_code(0);
+    let outcome = score("B51 --seeds 30 --unmodified-seeds 0 --total-time 0").expect_code(0);
     assert!(
         outcome.stdout.contains("1 hunts were not begun"),
         "{}",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{NODES_MAX, OutputArgs, StoreArgs, Switch};
-use crate::duration::parse_positive_ms;
+use crate::duration::{parse_ms, parse_positive_ms};
 
 /// Flags of `bugs score`.
 #[derive(Debug, Clone, Args)]
@@ -25,8 +25,9 @@ pub struct ScoreArgs {
     /// How long one hunt takes at most
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time_limit: u64,
-    /// When to begin nothing more, and to end what goes on; without it, when everything is measured
-    #[arg(long, value_name = "DURATION", value_parser = parse_positive_ms)]
+    /// When to begin nothing more, and to end what goes on; without it, when everything is measured. With 0
+    /// the table is only written again
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
     pub total_time: Option<u64>,
     /// Go on where the same command was interrupted or its time was over, with the same build: what is
     /// complete in the table is not measured again

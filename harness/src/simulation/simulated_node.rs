@@ -506,7 +506,8 @@ fn node_options(seed: u64, position: usize, options: &RunOptions) -> NodeOptions
             segment_bytes: cluster
                 .segment_bytes
                 .unwrap_or_else(|| choose(1, [16 << 10, 256 << 10, 64 << 20])),
-            cache_bytes: choose(2, [4 << 10, 256 << 10, 16 << 20]),
+            // Enough for all that is read in most runs; more would be most of the memory of a world.
+            cache_bytes: choose(2, [4 << 10, 256 << 10, 2 << 20]),
             ..StorageOptions::default()
         },
         snapshots: SnapshotOptions {
