@@ -285,7 +285,10 @@ fn made_by(score: &Score) -> String {
         if score.unmodified.seed_count > 0 && score.unmodified.measurement == position {
             what.push("the unmodified node".into());
         }
-        let _ = write!(text, "\n- {}: {}", told(measurement), what.join(", "));
+        // One that has measured nothing yet has nothing to answer for.
+        if !what.is_empty() {
+            let _ = write!(text, "\n- {}: {}", told(measurement), what.join(", "));
+        }
     }
     text
 }
