@@ -14,7 +14,7 @@ pub const NO_CLIENT_LINKS: &str =
     "in the simulation, clients reach every node at all times; real processes can do it";
 
 /// What every world can do.
-const EVERYWHERE: [Need; 31] = [
+const EVERYWHERE: [Need; 32] = [
     Need::CutHold,
     Need::CutReset,
     Need::CutRefuse,
@@ -38,6 +38,7 @@ const EVERYWHERE: [Need; 31] = [
     Need::Truncate,
     Need::TornWrite,
     Need::MisdirectedWrite,
+    Need::LostFile,
     Need::Membership,
     Need::Snapshot,
     Need::Burst,

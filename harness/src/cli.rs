@@ -16,15 +16,15 @@ mod score;
 mod shared;
 mod stored;
 
-use crate::commands;
 use crate::exit::{self, Failure};
+use crate::{commands, mischief};
 
 pub use again::{AnalyzeArgs, CheckArgs, ReplayArgs, ShrinkArgs};
 pub use explore::ExploreArgs;
 pub use run::{
     CONCURRENCY_MAX, NODES_MAX, NetworkFlag, OBSERVERS_MAX, RunArgs, SimArgs, Switch, VotersFlag,
 };
-pub use score::ScoreArgs;
+pub use score::{ScoreArgs, ShrinkFlag, WayFlag};
 pub use shared::{ExecutionArgs, OutputArgs, StoreArgs, SummaryArgs};
 pub use stored::{ExportArgs, GcArgs, ListArgs, ServeArgs, ShowArgs};
 
@@ -66,13 +66,21 @@ const EXPLORE_EXAMPLES: &str = "Examples:
   harness explore --from elected --depth 9 --bug hwm-any-epoch  a seeded bug, from where a leader has committed
   harness explore --replay runs/explored.json                  the steps that broke a rule, again";
 
+/// What `sim --help` says below its flags.
+fn mischief_points() -> String {
+    format!(
+        "Mischief, each of it on in a quarter of the seeds:\n{}",
+        mischief::described()
+    )
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a cluster of real processes under faults and judge it
     #[command(allow_negative_numbers = true)]
     Run(RunArgs),
     /// Run many seeds in a deterministic simulation and judge each
-    #[command(allow_negative_numbers = true, mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)), mut_arg("network", |arg| arg.hide(true)), mut_arg("client_links", |arg| arg.hide(true)))]
+    #[command(allow_negative_numbers = true, after_long_help = mischief_points(), mut_arg("node_bin", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)), mut_arg("network", |arg| arg.hide(true)), mut_arg("client_links", |arg| arg.hide(true)))]
     Sim(SimArgs),
     /// Run a recorded schedule again and compare the outcome
     Replay(ReplayArgs),

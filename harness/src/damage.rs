@@ -38,17 +38,22 @@ pub enum Edit {
         /// How much is left.
         length_bytes: u64,
     },
+    /// The file is gone.
+    Remove {
+        /// Which file.
+        file: String,
+    },
 }
 
 impl Edit {
     /// Name of the file.
     pub fn file(&self) -> &str {
         match self {
-            Self::Overwrite { file, .. } | Self::Cut { file, .. } => file,
+            Self::Overwrite { file, .. } | Self::Cut { file, .. } | Self::Remove { file } => file,
         }
     }
 
-    /// Carries it out on the content of its file.
+    /// Carries it out on the content of its file; whoever has the file itself removes it where it is to be gone.
     pub fn apply(&self, content: &mut Vec<u8>) {
         match self {
             Self::Overwrite {
@@ -60,6 +65,7 @@ impl Edit {
                 content[start..start + bytes.len()].copy_from_slice(bytes);
             }
             Self::Cut { length_bytes, .. } => content.truncate(*length_bytes as usize),
+            Self::Remove { .. } => content.clear(),
         }
     }
 
@@ -76,6 +82,7 @@ impl Edit {
                 differing.count() as u64
             }
             Self::Cut { length_bytes, .. } => content.len() as u64 - length_bytes,
+            Self::Remove { .. } => content.len() as u64,
         }
     }
 }
@@ -144,6 +151,10 @@ pub fn draw(
             let content = contents.get(quorum_state::FILE);
             let content = content.filter(|content| !content.is_empty());
             let content = content.ok_or("it has no quorum-state file yet")?;
+            let shows_an_epoch = |segment: &Witnessed| !segment.batches.is_empty();
+            if what == DiskProblem::LostFile && !of_log(contents).iter().any(shows_an_epoch) {
+                return Err("there is nothing in its log yet that shows that it had one".into());
+            }
             in_file(what, quorum_state::FILE, content, draws)
         }
         Files::Snapshot => {
@@ -185,6 +196,9 @@ fn in_file(what: DiskProblem, file: &str, content: &[u8], draws: &DamageDraws) -
         DiskProblem::Truncate => vec![Edit::Cut {
             file: file.to_owned(),
             length_bytes: draws.from(PLACE, &whole),
+        }],
+        DiskProblem::LostFile => vec![Edit::Remove {
+            file: file.to_owned(),
         }],
         _ => tear(file, &whole, draws),
     }
@@ -343,6 +357,13 @@ mod tests {
             assert_eq!(torn, vec![0; before.len()], "it is in one sector");
             assert_eq!(damage.damaged_bytes, before.len() as u64);
         }
+    }
+
+    #[test]
+    fn votes_are_not_lost_where_a_start_could_not_tell() {
+        let draws = DamageDraws::new(1, 1, 0);
+        let refused = draw(DiskProblem::LostFile, Files::QuorumState, &votes(), &draws);
+        assert!(refused.unwrap_err().contains("nothing in its log yet"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod export;
 pub mod interrupts;
 pub mod machine;
 pub mod memory;
+pub mod mischief;
 pub mod node_build;
 pub mod processes;
 pub mod progress;

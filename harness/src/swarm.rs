@@ -142,7 +142,11 @@ pub fn draw(seed: u64, pool: &[Family], workloads: &[String], base: &RunOptions)
     };
     let (interval_ms, intensity_percent) = match kind {
         Kind::Quiet => (base.interval_ms, 100),
-        Kind::FewLong => (base.interval_ms.saturating_mul(3), 100),
+        // A fault lasts about half as long: beyond all timeouts of the cluster, or even those of slow ones.
+        Kind::FewLong => {
+            let longer = draws.choose("longer", &[3, 6]);
+            (base.interval_ms.saturating_mul(longer), 100)
+        }
         Kind::ManyShort => (base.interval_ms, draws.choose("intensity", &[250, 400])),
         Kind::Single | Kind::Mixed => (
             base.interval_ms,
@@ -221,10 +225,11 @@ fn cluster(draws: &Draws, kind: Kind, voters: Voters, families: &[Family]) -> Cl
         snapshot_bytes: Some(snapshot_bytes),
         retention_bytes: Some(snapshot_bytes * retained),
         segment_bytes: Some(draws.choose("segment-bytes", &[8 << 10, 64 << 10, 1 << 20, 64 << 20])),
-        trace_messages: draws.chance("trace-messages", 25),
+        trace_messages: draws.chance("trace-messages", 40),
         network: results::manifest::Network::default(),
         client_links: false,
         swarm: Some(kind.name().to_owned()),
+        mischief: Vec::new(),
     }
 }
 

@@ -15,7 +15,7 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
     let lab = Lab::new();
     let arguments = "bugs score ack-on-append B14 cluster-id-skip --seeds 15 --repetitions 2 \
                      --unmodified-seeds 3 --time 5 --interval 1 --jobs 2 --table out/score.md \
-                     --nemesis partition-random,kill";
+                     --nemesis partition-random,kill --swarm off --shrink none";
     let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
     let outcome = outcome.expect_code(0);
     let page = std::fs::read_to_string(lab.path().join("out/score.md")).unwrap();
@@ -29,7 +29,7 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
     assert!(row("B09").contains("linearizable"), "{page}");
     assert!(row("B14").contains("liveness/core-recovery"), "{page}");
     assert!(row("B67").contains("none in 15"), "{page}");
-    assert!(row("B67").contains("nobody"), "{page}");
+    assert!(row("B67").contains("nobody: all nodes of a run"), "{page}");
     assert!(page.contains("2 of 3 bugs were noticed"), "{page}");
     assert!(page.contains("3 seeds, 0 false alarms"), "{page}");
     assert!(page.contains("`harness bugs score ack-on-append"), "{page}");
@@ -78,6 +78,10 @@ fn what_cannot_be_hunted_is_refused_before_anything_runs() {
         ),
         (vec!["bugs", "score", "--seeds", "0"], "0 is not in"),
         (vec!["bugs", "score", "--time", "1"], "too short"),
+        (
+            vec!["bugs", "score", "--ways", "processes"],
+            "say with --processes N",
+        ),
     ] {
         let outcome = lab.harness(&arguments);
         assert_eq!(outcome.code, 254, "{arguments:?}: {}", outcome.stderr);
@@ -107,12 +111,64 @@ fn settings_made_for_a_bug_are_tried_and_so_are_real_processes() {
         "one voter alone, as in the settings: {page}"
     );
     assert!(
-        page.contains("That column is small: 2 runs of 5 s for 2 bugs."),
-        "{page}"
-    );
-    assert!(
-        page.contains("- B67 cluster-id-skip cannot be noticed"),
+        page.contains("That column is small: 2 runs for 2 bugs."),
         "{page}"
     );
     lab.assert_nothing_left();
+}
+
+#[test]
+fn what_was_measured_before_stays_and_what_is_missing_is_measured_later() {
+    let lab = Lab::new();
+    let score = |arguments: &str| {
+        let arguments = format!(
+            "bugs score {arguments} --repetitions 1 --time 5 --interval 1 --jobs 1 --table out/score.md \
+             --nemesis partition-random,kill --ways stock"
+        );
+        lab.harness(&arguments.split_whitespace().collect::<Vec<_>>())
+    };
+    let data = || document(&lab.path().join("out/score.json"));
+    score("B09 --seeds 30 --unmodified-seeds 2 --shrink all --shrink-time 3s").expect_code(0);
+    let first = data();
+    assert_eq!(first["hunts"][0]["bug"], "B09");
+    assert!(first["hunts"][0]["seed"].is_u64(), "{first}");
+    let shrunk = &first["shrunk"][0];
+    let (before, after) = (&shrunk["fault_count_before"], &shrunk["fault_count"]);
+    assert!(
+        after.as_u64().is_some() && after.as_u64() <= before.as_u64(),
+        "{shrunk}"
+    );
+    // Another bug, of which nothing is begun: time is over at once.
+    let outcome = score("B51 --seeds 30 --unmodified-seeds 0 --total-time 0").expect_code(0);
+    assert!(
+        outcome.stdout.contains("1 hunts were not begun"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(
+        outcome.stdout.contains("with --resume"),
+        "{}",
+        outcome.stdout
+    );
+    let second = data();
+    assert_eq!(second["hunts"], first["hunts"], "what was there stays");
+    assert_eq!(second["unmodified"], first["unmodified"]);
+    // Going on: both bugs are asked for, and the one that is known is not hunted again.
+    score("B09 B51 --seeds 30 --unmodified-seeds 2 --shrink none --resume").expect_code(0);
+    let third = data();
+    assert_eq!(third["hunts"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        third["hunts"][0]["elapsed_ms"],
+        first["hunts"][0]["elapsed_ms"]
+    );
+    assert_eq!(third["shrunk"][0]["run_count"], shrunk["run_count"]);
+    assert_eq!(third["not_begun_count"], 0);
+    assert_eq!(
+        third["measurements"].as_array().unwrap().len(),
+        1,
+        "{third}"
+    );
+    let page = std::fs::read_to_string(lab.path().join("out/score.md")).unwrap();
+    assert!(page.contains("bugs of priority A; the median"), "{page}");
+    assert!(page.contains("## How small the schedules become"), "{page}");
 }

@@ -68,6 +68,8 @@ pub enum Need {
     TornWrite,
     /// Misdirected writes.
     MisdirectedWrite,
+    /// Files that are gone.
+    LostFile,
     /// Changing the voters.
     Membership,
     /// Making a node take a snapshot.
@@ -86,7 +88,7 @@ pub enum Need {
     BeforeEvent,
 }
 
-const TABLE: [(Need, &str, &str); 36] = [
+const TABLE: [(Need, &str, &str); 37] = [
     (Need::CutHold, "cut-hold", "cutting links"),
     (
         Need::CutReset,
@@ -159,6 +161,7 @@ const TABLE: [(Need, &str, &str); 36] = [
         "misdirected-write",
         "misdirecting writes",
     ),
+    (Need::LostFile, "lost-file", "losing files"),
     (Need::Membership, "membership", "changing the voters"),
     (Need::Snapshot, "snapshot", "making nodes take snapshots"),
     (Need::Burst, "burst", "making clients hurry"),
@@ -421,6 +424,7 @@ fn disk_need(what: DiskProblem) -> Need {
         DiskProblem::Truncate => Need::Truncate,
         DiskProblem::TornWrite => Need::TornWrite,
         DiskProblem::MisdirectedWrite => Need::MisdirectedWrite,
+        DiskProblem::LostFile => Need::LostFile,
     }
 }
 

@@ -7,14 +7,18 @@
     reason = "a test that cannot go on should say where, and a skipped one that it is"
 )]
 
+mod network_suite;
+
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use nemesis::fault::{Shaping, Style};
 use nemesis::namespace::{enter, enter_alone};
 use nemesis::switch::{Capture, Device, FILE_MAX_BYTES, Switch, port_address, read_capture};
+use network_suite::{Link, SUITE, TestNetwork};
 
 /// Long enough for a machine that does other things, too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -311,6 +315,128 @@ fn datagrams_are_lost_doubled_and_reordered_for_good() {
     assert!(effect.contains_key("packets_reordered"), "{effect:?}");
 }
 
+/// Messages that have arrived, with when.
+type Arrived = Arc<Mutex<Vec<(Instant, u64)>>>;
+
+/// Three hosts and a switch: a connection for every link that is used, and eight bytes for every message.
+struct Packets {
+    hosts: Vec<Host>,
+    addresses: Vec<SocketAddr>,
+    switch: Switch,
+    runtime: tokio::runtime::Runtime,
+    connections: BTreeMap<Link, TcpStream>,
+    arrived: Arrived,
+    begun: Instant,
+}
+
+impl Packets {
+    fn new() -> Self {
+        let (hosts, devices): (Vec<Host>, Vec<Device>) = (1..=3).map(Host::start).unzip();
+        let names = (1..=3).map(|number| format!("n{number}"));
+        let switch = Switch::start(names.zip(devices).collect(), None).unwrap();
+        let arrived = Arrived::default();
+        let listen = |host: &Host| {
+            let (listener, address) = host.listen();
+            let arrived = Arc::clone(&arrived);
+            std::thread::spawn(move || accept(&listener, &arrived));
+            address
+        };
+        let addresses = hosts.iter().map(listen).collect();
+        Self {
+            hosts,
+            addresses,
+            switch,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap(),
+            connections: BTreeMap::new(),
+            arrived,
+            begun: Instant::now(),
+        }
+    }
+
+    fn pairs(links: &[Link]) -> Vec<(String, String)> {
+        let name = |node: usize| format!("n{}", node + 1);
+        let pairs = links.iter().map(|(from, to)| (name(*from), name(*to)));
+        pairs.collect()
+    }
+}
+
+fn accept(listener: &TcpListener, arrived: &Arrived) {
+    for stream in listener.incoming().flatten() {
+        let arrived = Arc::clone(arrived);
+        std::thread::spawn(move || {
+            let mut number = [0; 8];
+            while (&stream).read_exact(&mut number).is_ok() {
+                let number = u64::from_be_bytes(number);
+                arrived.lock().unwrap().push((Instant::now(), number));
+            }
+        });
+    }
+}
+
+/// Nobody ever sends anything back, so whatever can be read is the end of the connection.
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let outcome = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    outcome.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+impl TestNetwork for Packets {
+    fn send(&mut self, link: Link, number: u64) {
+        let known = self.connections.remove(&link).filter(is_open);
+        let connect = || {
+            self.hosts[link.0]
+                .connect(self.addresses[link.1], PATIENCE)
+                .ok()
+        };
+        // What a broken connection takes is lost, as it is for everybody.
+        if let Some(mut stream) = known.or_else(connect)
+            && stream.write_all(&number.to_be_bytes()).is_ok()
+        {
+            self.connections.insert(link, stream);
+        }
+    }
+
+    fn cut(&mut self, fault: u64, links: &[Link], style: Style) {
+        let pairs = Self::pairs(links);
+        self.switch.cut_in_style(fault, &pairs, style).unwrap();
+    }
+
+    fn shape(&mut self, fault: u64, links: &[Link], shaping: &Shaping) {
+        let pairs = Self::pairs(links);
+        self.switch.shape(fault, &pairs, shaping, 1).unwrap();
+    }
+
+    fn heal(&mut self, fault: u64) {
+        let (_, problems) = self.runtime.block_on(self.switch.heal_and_verify(fault));
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    fn pass(&mut self, ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    fn arrived(&self) -> Vec<(u64, u64)> {
+        let arrived = self.arrived.lock().unwrap();
+        let ms = |at: &Instant| at.duration_since(self.begun).as_millis() as u64;
+        let arrived = arrived.iter().map(|(at, number)| (ms(at), *number));
+        arrived.collect()
+    }
+}
+
+fn packets_do_what_the_suite_for_all_networks_demands() {
+    for check in SUITE {
+        check(&mut Packets::new());
+    }
+}
+
 /// Megabytes per second, and microseconds of a round trip at the median. At least 100 MB/s are wanted.
 fn measures() {
     let bench = Bench::new(None);
@@ -352,7 +478,7 @@ fn measures() {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 10] = [
         (
             "bytes_pass_both_ways_and_the_capture_reads_back",
             bytes_pass_both_ways_and_the_capture_reads_back,
@@ -381,6 +507,10 @@ fn main() {
         (
             "datagrams_are_lost_doubled_and_reordered_for_good",
             datagrams_are_lost_doubled_and_reordered_for_good,
+        ),
+        (
+            "packets_do_what_the_suite_for_all_networks_demands",
+            packets_do_what_the_suite_for_all_networks_demands,
         ),
         ("measures", measures),
     ];

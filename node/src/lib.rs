@@ -8,6 +8,7 @@ pub mod control_record;
 pub mod ids;
 pub mod machine;
 pub mod message;
+pub mod mischief;
 pub mod moment;
 pub mod mutants;
 pub mod node_loop;

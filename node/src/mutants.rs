@@ -123,7 +123,7 @@ pub enum Bug {
     DedupLostInSnapshot,
     /// Recovery takes a batch for sound without checking its checksum.
     CrcSkip,
-    /// A quorum-state file with an epoch below that of the log is taken at its word.
+    /// A quorum-state file with an epoch below that of the log, or none, is taken at its word.
     EpochNotFromLog,
     /// A candidate has no election timeout.
     CandidateNoTimeout,
@@ -315,15 +315,15 @@ const TABLE: [Entry; 53] = [
         "linearizable (a write that failed is seen)"),
     entry(Bug::ApplyTwice, "B58", "apply-twice", Priority::A,
         "a restart applies records again that are in the state of the snapshot",
-        "S2, linearizable (lists and counters)"),
+        "S2, disks D6, linearizable (lists and counters)"),
     entry(Bug::DedupLostInSnapshot, "B59", "dedup-lost-in-snapshot", Priority::C,
         "a snapshot does not hold which requests were applied",
-        "S2, linearizable (a repeated append)"),
+        "S2, disks D6, linearizable and elements (a repeated append)"),
     entry(Bug::CrcSkip, "B60", "crc-skip", Priority::B,
         "recovery does not check the checksums of batches",
         "I3, node-logs"),
     entry(Bug::EpochNotFromLog, "B61", "epoch-not-from-log", Priority::B,
-        "a quorum-state file that is older than the log is believed",
+        "a quorum-state file that is older than the log, or gone, is believed",
         "I5, I3"),
     entry(Bug::CandidateNoTimeout, "B63", "candidate-no-timeout", Priority::A,
         "a candidate that neither wins nor hears of a leader waits for ever",

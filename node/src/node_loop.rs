@@ -8,6 +8,7 @@ mod clients;
 mod disk_description;
 mod disk_work;
 mod messages;
+mod mischief;
 mod moments;
 mod snapshot_work;
 mod snapshots;
@@ -17,6 +18,7 @@ mod waiting;
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::Machine;
 use crate::message::Response;
+use crate::mischief::Mischief;
 use crate::moment::{Edge, Moment};
 use crate::mutants::Bug;
 use crate::raft::{
@@ -47,6 +49,7 @@ pub struct NodeLoop<D: Disk> {
     /// Every record below is applied to the machine.
     applied: Offset,
     bug: Option<Bug>,
+    mischief: Mischief,
     waiting: Waiting,
     /// Who waits for answers, if messages are traced.
     askers: messages::Askers,
@@ -77,7 +80,7 @@ impl<D: Disk> NodeLoop<D> {
         let storage_options = StorageOptions {
             verify_checksums: options.storage.verify_checksums && bug != Some(Bug::CrcSkip),
             require_quorum_state: options.storage.require_quorum_state
-                && bug != Some(Bug::VoteNoFsync),
+                && !matches!(bug, Some(Bug::VoteNoFsync | Bug::EpochNotFromLog)),
             sync_snapshots: options.storage.sync_snapshots && bug != Some(Bug::SnapshotNoFsync),
             accept_parts: options.storage.accept_parts || bug == Some(Bug::SnapshotPartAccepted),
             ..options.storage
@@ -107,6 +110,7 @@ impl<D: Disk> NodeLoop<D> {
             machine,
             applied,
             bug,
+            mischief: Mischief::new(options.mischief),
             waiting: Waiting::default(),
             askers: messages::Askers::default(),
             snapshots: Snapshots::new(options.snapshots, now_ns),
@@ -135,7 +139,11 @@ impl<D: Disk> NodeLoop<D> {
         arrivals: impl IntoIterator<Item = Arrival>,
         outbox: &mut impl Outbox,
     ) -> Result<(), NodeError> {
-        self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
+        if self.mischief.is_on() {
+            self.take_in_with_mischief(now_ns, timestamp_ms, arrivals, outbox)?;
+        } else {
+            self.take_in(now_ns, timestamp_ms, arrivals, outbox)?;
+        }
         self.settle(now_ns, timestamp_ms, outbox)?;
         drop(self.take_discarded());
         Ok(())

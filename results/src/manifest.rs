@@ -214,6 +214,9 @@ pub struct ClusterOptions {
     /// drawn stands in the other options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<String>,
+    /// Places where nodes did what is unusual and allowed, by id; in the simulation only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mischief: Vec<String>,
 }
 
 impl ClusterOptions {

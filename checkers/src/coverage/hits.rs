@@ -129,7 +129,7 @@ pub(super) fn deeds(fault: &FaultDescription) -> Vec<Deed> {
             Some("slow-sync") => Deed::DiskSlowed,
             Some("no-space") => Deed::DiskFilled,
             Some("sync-error" | "read-error") => Deed::DiskFailed,
-            Some("bit-flip" | "truncate" | "torn-write" | "misdirected-write") => {
+            Some("bit-flip" | "truncate" | "torn-write" | "misdirected-write" | "lost-file") => {
                 Deed::DiskCorrupted
             }
             _ => return Vec::new(),

@@ -202,6 +202,9 @@ pub struct SimArgs {
     #[arg(long, conflicts_with_all = ["nodes", "observers", "voters", "concurrency", "rate", "operation_timeout",
         "snapshot_every", "retention", "trace_messages", "schedule"])]
     pub swarm: bool,
+    /// Whether nodes do, now and then, what is unusual and allowed: each seed draws at which places. On in a swarm
+    #[arg(long, value_name = "SWITCH")]
+    pub mischief: Option<Switch>,
     /// What every seed runs
     #[command(flatten)]
     pub run: RunArgs,

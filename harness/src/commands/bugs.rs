@@ -24,11 +24,17 @@ const WELL_KNOWN: [Bug; 5] = [
 /// When standard output is closed.
 pub fn bugs() -> Result<u8, Failure> {
     announce::print(&table())?;
+    for (bug, why) in Bug::ALL
+        .iter()
+        .filter_map(|bug| Some((bug, out_of_reach(*bug)?)))
+    {
+        announce::print(&format!("\n{} {bug} cannot be noticed: {why}.", bug.id()))?;
+    }
     announce::print(
         "\nA ought to show under the standard faults in enough runs, B takes a schedule made for it, \
          C is hard to see from outside.\n\
-         I, K or S with a number is a property of the epoch-history checker; a report says what each \
-         demands. Lags of idle followers and voters that stand for election while cut off are properties of \
+         I, K or S with a number is a property of the epoch-history checker, D of the disks checker; a \
+         report says what each demands. Lags of idle followers and voters that stand for election while cut off are properties of \
          the liveness checker; catch-up times and rates have no checker yet.\n\
          How fast each is noticed: harness bugs score.\n\
          Bugs in changes of the voters show under --nemesis membership, those in snapshots under --nemesis \
@@ -83,7 +89,7 @@ fn table() -> String {
 fn shows_with(bug: Bug) -> String {
     match (flags(bug), out_of_reach(bug)) {
         (Some(flags), _) => flags.to_owned(),
-        (None, Some(_)) => "nothing yet (see docs/bug-score.md)".to_owned(),
+        (None, Some(_)) => "nothing: see below".to_owned(),
         (None, None) => "the usual flags".to_owned(),
     }
 }

@@ -2,13 +2,13 @@
 //! Never stores runs of the simulation: a seed and a bug give the run again.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use chrono::Utc;
 use nemesis::capability::Capabilities;
-use node::mutants::Bug;
+use node::mutants::{Bug, Priority};
 use results::manifest::Network;
 use results::store::{Store, write_document};
 use results::verdict::Validity;
@@ -17,16 +17,21 @@ use super::announce;
 use super::bugs::parse;
 use super::campaign::{About, Kept};
 use super::planning::Planner;
+use super::shrink::DEFAULTS;
 use crate::capabilities;
-use crate::cli::{RunArgs, ScoreArgs};
+use crate::cli::{RunArgs, ScoreArgs, ShrinkFlag, Switch, WayFlag};
 use crate::execution::{RunPlan, execute, node_program};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::machine::{job_count, processor_count};
 use crate::progress::Progress;
 use crate::scenario::Scenario;
-use crate::score::{Caught, Hunt, Limits, Score, Unmodified, Way, flags, hunt, markdown, rows};
+use crate::score::{
+    Caught, Hunt, Limits, Measurement, Score, Unmodified, Way, flags, hunt, markdown, rows,
+    shrink_one,
+};
 use crate::simulation::{Campaign, CampaignSummary, SessionPlan, run_campaign};
+use crate::workload::WORKLOADS;
 
 /// Seeds of the unmodified node are far from those of hunts.
 const UNMODIFIED_FIRST_SEED: u64 = 1 << 40;
@@ -38,104 +43,69 @@ struct Targeted {
     bug: Bug,
 }
 
+/// How often what was measured so far is written down.
+const SAVE: Duration = Duration::from_secs(10);
+
 /// Executes `harness bugs score`.
 ///
 /// # Errors
 /// When the arguments do not fit together, or the table cannot be written.
 pub fn score(args: &ScoreArgs, command: Vec<String>) -> Result<u8, Failure> {
     let bugs = bugs(args)?;
-    let targeted = scenarios(&args.scenarios)?;
-    let run_args = run_args(args);
-    let planner = Planner::new(&run_args, capabilities::of_simulation())?;
-    let real = match args.processes {
-        0 => None,
-        _ => Some(Planner::new(
-            &run_args,
+    let ways = ways(args)?;
+    let hunter = Hunter::new(args, &bugs)?;
+    let real = match ways.contains(&WayFlag::Processes) {
+        false => None,
+        true => Some(Planner::new(
+            &run_args(args),
             capabilities::of_processes(Network::Proxy),
         )?),
     };
     // What is wrong with the arguments is wrong with every seed, so it shows before anything is run.
-    for planner in std::iter::once(&planner).chain(&real) {
+    for planner in std::iter::once(&hunter.stock).chain(&real) {
         planner.plan(1)?;
     }
-    interrupts::watch().context("cannot listen for Ctrl-C")?;
-    let mut progress = Progress::new(args.output.quiet || args.output.json);
+    let earlier = Score::read(&data_path(args))?;
     let store = Store::new(&args.store.out);
-    let kept = kept(args, &store, &planner, command.clone())?;
-    let (unmodified, mut summary) = unmodified(args, &planner, &mut progress)?;
-    let limits = Limits {
-        job_count: job_count(args.jobs),
-        hunt_time: Duration::from_millis(args.time_limit),
+    let kept = kept(args, &store, &hunter.stock, command.clone())?;
+    let measurement = measurement(args, &command);
+    let mut desk = Desk {
+        args,
+        score: Score::begin(earlier, &bugs, measurement, args.resume),
+        progress: Progress::new(args.output.quiet || args.output.json),
+        limits: Limits {
+            job_count: job_count(args.jobs),
+            hunt_time: Duration::from_millis(args.time_limit),
+            ends: args
+                .total_time
+                .map(|ms| Instant::now() + Duration::from_millis(ms)),
+        },
+        saved: Instant::now(),
+        unmodified: CampaignSummary::default(),
     };
-    let planned = hunts(args, &bugs, &targeted);
-    let planners = targeted_planners(args, &bugs, &capabilities::of_simulation())?;
-    let (mut over_count, all_count) = (0, planned.len());
-    let mut found = hunt(
-        planned,
-        limits,
-        &|hunt, seed| match &hunt.way {
-            Way::Scenario(name) => {
-                let named = targeted.iter().find(|targeted| targeted.name == *name);
-                let named = named.ok_or_else(|| Failure::arguments("no such scenario"))?;
-                Ok(named.scenario.plan(seed))
-            }
-            Way::Targeted(_) => match planners.get(hunt.bug.id()) {
-                Some(planner) => plan_with(planner, hunt.bug, seed),
-                None => Err(Failure::arguments("no settings were made for this bug")),
-            },
-            Way::Stock | Way::Processes => plan_with(&planner, hunt.bug, seed),
-        },
-        &mut |caught| {
-            over_count += 1;
-            progress.note(&format!("{over_count} of {all_count}: {}", told(caught)));
-        },
-    )?;
+    interrupts::watch().context("cannot listen for Ctrl-C")?;
+    let simulates = ways.iter().any(|way| *way != WayFlag::Processes);
+    if simulates {
+        desk.look_at_unmodified(&hunter.stock)?;
+    }
+    let planned = hunts(args, &bugs, &ways, &hunter.scenarios);
+    // Shrinking what the first hunts found comes before the others, so that it is not what time is over for.
+    let (first, others) = planned
+        .iter()
+        .cloned()
+        .partition(|hunt| hunt.repetition == 1);
+    desk.hunt(first, &hunter)?;
+    desk.shrink(&bugs, &hunter)?;
+    desk.hunt(others, &hunter)?;
     if let Some(real) = &real {
         let world = capabilities::of_processes(Network::Proxy);
         let aimed = targeted_planners(args, &bugs, &world)?;
-        found.extend(against_processes(args, real, &aimed, &bugs, &mut progress)?);
+        desk.hunt_in_processes(real, &aimed, &bugs)?;
     }
-    found.sort_by(|one, other| (&one.way, one.repetition).cmp(&(&other.way, other.repetition)));
-    let score = Score {
-        unmodified,
-        hunts: found,
-        ..blank(args, &command, &bugs)
-    };
-    progress.clear();
-    summary.interrupted |= interrupts::count() > 0;
-    let kept = kept.with_hunts(rows(&score));
-    let (_, page) = kept.finish(&summary, &[], &progress);
-    if let Err(error) = results_report::render_index(&store) {
-        progress.note(&format!("the index of runs could not be drawn: {error}"));
-    }
-    write(args, &score, page.as_deref())
-}
-
-/// What is known before anything was hunted.
-fn blank(args: &ScoreArgs, command: &[String], bugs: &[Bug]) -> Score {
-    Score {
-        command: shown(command),
-        harness: format!(
-            "harness {} {}",
-            env!("CARGO_PKG_VERSION"),
-            option_env!("HARNESS_COMMIT").unwrap_or("")
-        )
-        .trim_end()
-        .to_owned(),
-        machine: format!(
-            "{} {}, {} processors",
-            std::env::consts::OS,
-            std::env::consts::ARCH,
-            processor_count()
-        ),
-        date: Utc::now().format("%Y-%m-%d").to_string(),
-        seeds_max: args.seeds,
-        repetitions: args.repetitions,
-        time_ms: args.time,
-        unmodified: Unmodified::default(),
-        hunts: Vec::new(),
-        bugs: bugs.iter().map(|bug| bug.id().to_owned()).collect(),
-    }
+    let is_left = |hunt: &&Hunt| !desk.score.has_begun(hunt);
+    desk.score.not_begun_count = planned.iter().filter(is_left).count() as u64;
+    desk.progress.clear();
+    desk.finish(kept, &store)
 }
 
 /// What is kept beside the runs: the seeds of its page are those of the unmodified node.
@@ -152,51 +122,315 @@ fn kept<'a>(
         command,
         seeds: (first, first + args.unmodified_seeds.max(1) - 1),
         options: &options,
-        drawn_from: None,
-        draws_workload: false,
+        drawn_from: (args.swarm == Switch::On).then(|| args.nemesis.clone()),
+        draws_workload: args.swarm == Switch::On && args.workload.is_none(),
         fail_fast: false,
     };
     Ok(Kept::new(store, about))
 }
 
-/// `kept` is where its page beside the runs is.
-fn write(args: &ScoreArgs, score: &Score, kept: Option<&str>) -> Result<u8, Failure> {
-    let page = markdown(score);
-    if interrupts::count() > 0 {
-        // What was not hunted would look like what nobody found.
-        announce::print(&format!(
-            "{page}\ninterrupted: {} is as it was",
-            args.table.display()
-        ))?;
-        return Ok(exit::UNKNOWN);
+/// What a command works with.
+struct Desk<'a> {
+    args: &'a ScoreArgs,
+    score: Score,
+    progress: Progress,
+    limits: Limits,
+    saved: Instant,
+    /// What came of the seeds of the unmodified node, as far as this command ran them.
+    unmodified: CampaignSummary,
+}
+
+impl Desk<'_> {
+    /// Whether nothing more is begun.
+    fn is_over(&self) -> bool {
+        interrupts::count() > 0 || self.limits.is_over()
     }
-    if let Some(folder) = args
-        .table
-        .parent()
-        .filter(|folder| folder != &Path::new(""))
-    {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
+
+    fn look_at_unmodified(&mut self, planner: &Planner) -> Result<(), Failure> {
+        let known = &self.score.unmodified;
+        let is_known = self.args.resume
+            && known.measurement == self.score.current()
+            && known.seed_count >= self.args.unmodified_seeds;
+        if self.args.unmodified_seeds == 0 || is_known {
+            return Ok(());
+        }
+        let (unmodified, summary) = unmodified(self.args, planner, &mut self.progress)?;
+        self.unmodified = summary;
+        if interrupts::count() == 0 {
+            self.score.add_unmodified(unmodified);
+        }
+        self.save()
     }
-    let data = args.table.with_extension("json");
-    results::store::write_atomically(&args.table, page.as_bytes())?;
-    write_document(&data, score)?;
-    if args.output.json {
-        let line = serde_json::to_string(score).context("cannot put the score into JSON")?;
-        announce::print(&line)?;
-    } else {
-        announce::print(&format!(
-            "{page}\ntable: {}\ndata:  {}\npage:  {}",
-            args.table.display(),
-            data.display(),
-            kept.unwrap_or("could not be kept")
-        ))?;
+
+    /// Hunts in the simulation.
+    fn hunt(&mut self, planned: Vec<Hunt>, hunter: &Hunter) -> Result<(), Failure> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let is_new = |hunt: &Hunt| !(self.args.resume && self.score.has(hunt));
+        let planned: Vec<Hunt> = planned.into_iter().filter(is_new).collect();
+        let (mut over_count, all_count) = (0, planned.len());
+        let limits = self.limits;
+        let mut unsaved = Ok(());
+        hunt(
+            planned,
+            limits,
+            &|hunt, seed| hunter.plan(hunt.bug, &hunt.way, seed),
+            &mut |caught| {
+                over_count += 1;
+                let text = format!("{over_count} of {all_count}: {}", told(&caught));
+                self.progress.note(&text);
+                self.score.add(caught);
+                if self.saved.elapsed() >= SAVE && unsaved.is_ok() {
+                    unsaved = self.save();
+                }
+            },
+        )?;
+        unsaved?;
+        self.save()
     }
-    Ok(if score.unmodified.invalid_count > 0 {
-        exit::INVALID
-    } else {
-        exit::VALID
-    })
+
+    /// Shrinks one run of each bug that was noticed, and of which a run is to be shrunk.
+    fn shrink(&mut self, bugs: &[Bug], hunter: &Hunter) -> Result<(), Failure> {
+        let wanted = |bug: &&Bug| match self.args.shrink {
+            ShrinkFlag::None => false,
+            ShrinkFlag::A => bug.priority() == Priority::A,
+            ShrinkFlag::All => true,
+        };
+        let time = Duration::from_millis(self.args.shrink_time);
+        let wanted: Vec<Bug> = bugs.iter().filter(wanted).copied().collect();
+        for bug in wanted {
+            if self.is_over() {
+                break;
+            }
+            let current = self.score.current();
+            let mut known = self.score.shrunk.iter();
+            let is_known = known.any(|it| it.bug == bug.id() && it.measurement == current);
+            let Some(caught) = self.to_shrink(bug).filter(|_| !is_known) else {
+                continue;
+            };
+            let Some(seed) = caught.seed else { continue };
+            let plan = hunter.plan(bug, &caught.way, seed)?;
+            if let Some(shrunk) = shrink_one(&caught, plan, time, DEFAULTS)? {
+                self.progress.note(&format!(
+                    "{bug} shrunk: {} faults of {} are left, after {} runs",
+                    shrunk.fault_count, shrunk.fault_count_before, shrunk.run_count
+                ));
+                self.score.add_shrunk(shrunk);
+            }
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// The hunt whose run is shrunk: the first that noticed the bug, with the usual faults if possible.
+    fn to_shrink(&self, bug: Bug) -> Option<Caught> {
+        let current = self.score.current();
+        let hunts = self.score.hunts.iter();
+        let mut found: Vec<&Caught> = hunts
+            .filter(|it| it.bug == bug.id() && it.measurement == current)
+            .filter(|it| it.seed.is_some() && matches!(it.way, Way::Stock | Way::Targeted(_)))
+            .collect();
+        found.sort_by_key(|it| (it.way.clone(), it.repetition));
+        found.first().map(|it| (*it).clone())
+    }
+
+    /// Runs of real processes take as long as they take, one after the other; under the settings made for the
+    /// bug where there are any.
+    fn hunt_in_processes(
+        &mut self,
+        stock: &Planner,
+        aimed: &BTreeMap<&'static str, Planner>,
+        bugs: &[Bug],
+    ) -> Result<(), Failure> {
+        let program = node_program(None)?;
+        let store = Store::new(&self.args.store.out);
+        for bug in bugs {
+            let hunt = Hunt {
+                bug: *bug,
+                way: Way::Processes,
+                repetition: 1,
+                first_seed: self.args.first_seed,
+                seed_count: u64::from(self.args.processes),
+            };
+            if self.is_over() || (self.args.resume && self.score.has(&hunt)) {
+                continue;
+            }
+            let begun = Instant::now();
+            let mut caught = Caught::begin(&hunt);
+            for seed in hunt.first_seed..hunt.first_seed + hunt.seed_count {
+                if self.is_over() {
+                    break;
+                }
+                let planned = plan_with(aimed.get(bug.id()).unwrap_or(stock), *bug, seed)?;
+                let plan = RunPlan {
+                    label: format!("score-{}", bug.id()),
+                    seed,
+                    options: planned.options,
+                    schedule: planned.schedule,
+                    replay_of: None,
+                    program: program.clone(),
+                    keep: false,
+                    fail_fast: false,
+                    command: Vec::new(),
+                };
+                let finished = execute(plan, &store, &mut Progress::new(true))?;
+                // What was interrupted shows nothing.
+                if interrupts::count() == 0 && caught.judge(seed, finished.verdict) {
+                    break;
+                }
+            }
+            caught.finish(begun);
+            self.progress.note(&told(&caught));
+            self.score.add(caught);
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Writes down what was measured so far.
+    fn save(&mut self) -> Result<(), Failure> {
+        self.saved = Instant::now();
+        self.score.tidy();
+        let folder = self.args.table.parent();
+        if let Some(folder) = folder.filter(|folder| folder != &Path::new("")) {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        results::store::write_atomically(&self.args.table, markdown(&self.score).as_bytes())?;
+        write_document(&data_path(self.args), &self.score)?;
+        Ok(())
+    }
+
+    fn finish(mut self, kept: Kept<'_>, store: &Store) -> Result<u8, Failure> {
+        self.save()?;
+        self.unmodified.interrupted |= interrupts::count() > 0;
+        let kept = kept.with_hunts(rows(&self.score));
+        let (_, page) = kept.finish(&self.unmodified, &[], &self.progress);
+        if let Err(error) = results_report::render_index(store) {
+            let text = format!("the index of runs could not be drawn: {error}");
+            self.progress.note(&text);
+        }
+        let (args, score) = (self.args, &self.score);
+        if args.output.json {
+            let line = serde_json::to_string(score).context("cannot put the score into JSON")?;
+            announce::print(&line)?;
+        } else {
+            announce::print(&format!(
+                "{}\ntable: {}\ndata:  {}\npage:  {}",
+                markdown(score),
+                args.table.display(),
+                data_path(args).display(),
+                page.as_deref().unwrap_or("could not be kept")
+            ))?;
+            if interrupts::count() > 0 || score.not_begun_count > 0 {
+                announce::print("what is missing is measured by the same command with --resume")?;
+            }
+        }
+        Ok(if score.unmodified.invalid_count > 0 {
+            exit::INVALID
+        } else if interrupts::count() > 0 {
+            exit::UNKNOWN
+        } else {
+            exit::VALID
+        })
+    }
+}
+
+/// Makes the plans of hunts in the simulation.
+struct Hunter {
+    stock: Planner,
+    aimed: BTreeMap<&'static str, Planner>,
+    scenarios: Vec<Targeted>,
+}
+
+impl Hunter {
+    fn new(args: &ScoreArgs, bugs: &[Bug]) -> Result<Self, Failure> {
+        let world = capabilities::of_simulation();
+        let run_args = run_args(args);
+        Ok(Self {
+            stock: match args.swarm {
+                Switch::On => Planner::of_swarm(&run_args, world.clone())?.with_mischief(true),
+                Switch::Off => Planner::new(&run_args, world.clone())?,
+            },
+            aimed: targeted_planners(args, bugs, &world)?,
+            scenarios: scenarios(&args.scenarios)?,
+        })
+    }
+
+    fn plan(&self, bug: Bug, way: &Way, seed: u64) -> Result<SessionPlan, Failure> {
+        match way {
+            Way::Scenario(name) => {
+                let mut named = self.scenarios.iter();
+                let named = named.find(|targeted| targeted.name == *name);
+                let named = named.ok_or_else(|| Failure::arguments("no such scenario"))?;
+                Ok(named.scenario.plan(seed))
+            }
+            Way::Targeted(_) => match self.aimed.get(bug.id()) {
+                Some(planner) => plan_with(planner, bug, seed),
+                None => Err(Failure::arguments("no settings were made for this bug")),
+            },
+            Way::Stock | Way::Processes => plan_with(&self.stock, bug, seed),
+        }
+    }
+}
+
+/// In which ways bugs are looked for.
+fn ways(args: &ScoreArgs) -> Result<Vec<WayFlag>, Failure> {
+    let mut ways = args.ways.clone();
+    if ways.is_empty() {
+        ways.extend([WayFlag::Stock, WayFlag::Targeted, WayFlag::Scenario]);
+        ways.extend((args.processes > 0).then_some(WayFlag::Processes));
+    }
+    match (ways.contains(&WayFlag::Processes), args.processes) {
+        (true, 0) => Err(Failure::arguments(
+            "--ways processes: say with --processes N how many runs each bug has at most",
+        )),
+        (false, 1..) => Err(Failure::arguments(
+            "--processes: --ways leaves real processes out; name processes there, too",
+        )),
+        _ => Ok(ways),
+    }
+}
+
+fn data_path(args: &ScoreArgs) -> PathBuf {
+    args.table.with_extension("json")
+}
+
+fn measurement(args: &ScoreArgs, command: &[String]) -> Measurement {
+    let seconds = |ms: u64| ms as f64 / 1e3;
+    let drawn = match (args.swarm, &args.workload) {
+        (Switch::On, None) => "everything else drawn for each seed".to_owned(),
+        (Switch::On, Some(workload)) => format!("workload {workload}, everything else drawn"),
+        (Switch::Off, workload) => format!(
+            "{} nodes, workload {}",
+            args.nodes,
+            workload.as_deref().unwrap_or(WORKLOADS[0])
+        ),
+    };
+    Measurement {
+        commands: vec![shown(command)],
+        harness: format!(
+            "harness {} {}",
+            env!("CARGO_PKG_VERSION"),
+            option_env!("HARNESS_COMMIT").unwrap_or("")
+        )
+        .trim_end()
+        .to_owned(),
+        machine: format!(
+            "{} {}, {} processors",
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+            processor_count()
+        ),
+        date: Utc::now().format("%Y-%m-%d").to_string(),
+        settings: format!(
+            "runs of {} s, a fault of each kind every {} s on average, stock faults {}, {drawn}",
+            seconds(args.time),
+            seconds(args.interval),
+            args.nemesis
+        ),
+    }
 }
 
 /// The command line, with the program's name instead of where it was on this machine.
@@ -265,18 +499,25 @@ fn scenarios(folder: &Path) -> Result<Vec<Targeted>, Failure> {
     Ok(found)
 }
 
-/// Every bug and way, as often as asked for, with seeds that no two repetitions share.
-fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
+/// Every bug and way, as often as asked for, with seeds that no two repetitions share; the first of all come
+/// first.
+fn hunts(args: &ScoreArgs, bugs: &[Bug], ways: &[WayFlag], targeted: &[Targeted]) -> Vec<Hunt> {
     let mut hunts = Vec::new();
-    for bug in bugs {
-        let made_for_it = targeted.iter().filter(|targeted| targeted.bug == *bug);
-        let made_for_it = made_for_it.map(|targeted| Way::Scenario(targeted.name.clone()));
-        let settings = flags(*bug).map(|flags| Way::Targeted(flags.to_owned()));
-        for way in std::iter::once(Way::Stock)
-            .chain(settings)
-            .chain(made_for_it)
-        {
-            for repetition in 1..=args.repetitions {
+    let is_asked_for = |way: &Way| match way {
+        Way::Stock => ways.contains(&WayFlag::Stock),
+        Way::Targeted(_) => ways.contains(&WayFlag::Targeted),
+        Way::Scenario(_) => ways.contains(&WayFlag::Scenario),
+        Way::Processes => false,
+    };
+    for repetition in 1..=args.repetitions {
+        for bug in bugs {
+            let made_for_it = targeted.iter().filter(|targeted| targeted.bug == *bug);
+            let made_for_it = made_for_it.map(|targeted| Way::Scenario(targeted.name.clone()));
+            let settings = flags(*bug).map(|flags| Way::Targeted(flags.to_owned()));
+            let all = std::iter::once(Way::Stock)
+                .chain(settings)
+                .chain(made_for_it);
+            for way in all.filter(is_asked_for) {
                 hunts.push(Hunt {
                     bug: *bug,
                     way: way.clone(),
@@ -294,7 +535,7 @@ fn hunts(args: &ScoreArgs, bugs: &[Bug], targeted: &[Targeted]) -> Vec<Hunt> {
 fn run_args(args: &ScoreArgs) -> RunArgs {
     RunArgs {
         nemesis: Some(args.nemesis.clone()),
-        workload: Some(args.workload.clone()),
+        workload: args.workload.clone(),
         nodes: args.nodes,
         time: args.time,
         interval: args.interval,
@@ -364,49 +605,7 @@ fn unmodified(
             .map(|outcome| (outcome.seed, outcome.signature.clone()))
             .collect(),
         elapsed_ms: summary.elapsed.as_millis() as u64,
+        measurement: 0,
     };
     Ok((unmodified, summary))
-}
-
-/// Runs of real processes take as long as they take, one after the other; under the settings made for the bug
-/// where there are any.
-fn against_processes(
-    args: &ScoreArgs,
-    stock: &Planner,
-    aimed: &BTreeMap<&'static str, Planner>,
-    bugs: &[Bug],
-    progress: &mut Progress,
-) -> Result<Vec<Caught>, Failure> {
-    let mut all = Vec::new();
-    let program = node_program(None)?;
-    let store = Store::new(&args.store.out);
-    for bug in bugs {
-        let begun = Instant::now();
-        let mut caught = Caught::begin(*bug, Way::Processes, 1);
-        for seed in args.first_seed..args.first_seed + u64::from(args.processes) {
-            if interrupts::count() > 0 {
-                break;
-            }
-            let planned = plan_with(aimed.get(bug.id()).unwrap_or(stock), *bug, seed)?;
-            let plan = RunPlan {
-                label: format!("score-{}", bug.id()),
-                seed,
-                options: planned.options,
-                schedule: planned.schedule,
-                replay_of: None,
-                program: program.clone(),
-                keep: false,
-                fail_fast: false,
-                command: Vec::new(),
-            };
-            let finished = execute(plan, &store, &mut Progress::new(true))?;
-            if caught.judge(seed, finished.verdict) {
-                break;
-            }
-        }
-        caught.finish(begun, u64::from(args.processes));
-        progress.note(&told(&caught));
-        all.push(caught);
-    }
-    Ok(all)
 }

@@ -18,8 +18,8 @@ use crate::execution::{TIMERS, forget_outcomes};
 use crate::exit::Failure;
 use crate::runner::START_UP_MS;
 use crate::simulation::{SCHEDULE, SessionPlan};
-use crate::swarm;
 use crate::workload::WORKLOADS;
+use crate::{mischief, swarm};
 
 /// What every seed runs, or what it is drawn from. `run`, `sim` and `bugs score` all plan with it, so that
 /// the same flags mean the same to each.
@@ -27,6 +27,7 @@ pub(super) struct Planner {
     args: RunArgs,
     world: Capabilities,
     is_swarm: bool,
+    has_mischief: bool,
     voters: Voters,
     tuned: Tuned,
     options: RunOptions,
@@ -67,10 +68,17 @@ impl Planner {
             args,
             world,
             is_swarm,
+            has_mischief: false,
             voters,
             tuned,
             options,
         })
+    }
+
+    /// The same, with nodes that are up to mischief, another for each seed. Real ones never are.
+    pub(super) fn with_mischief(mut self, has_mischief: bool) -> Self {
+        self.has_mischief = has_mischief;
+        self
     }
 
     /// Beginning of the names of the runs.
@@ -139,9 +147,13 @@ impl Planner {
         if !self.is_swarm {
             coverage::refuse_unreachable(&options.required_coverage, options, &schedule)?;
         }
+        let mut options = options.clone();
+        if self.has_mischief {
+            options.cluster.mischief = mischief::draw(seed);
+        }
         Ok(SessionPlan {
             seed,
-            options: options.clone(),
+            options,
             schedule,
         })
     }

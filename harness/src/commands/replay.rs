@@ -51,12 +51,19 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
     if let Some(network) = args.network {
         manifest.options.cluster.network = network.into();
     }
+    let mischief = std::mem::take(&mut manifest.options.cluster.mischief);
     let world = capabilities::of_processes(manifest.options.cluster.network);
     let capabilities = cluster::capabilities(world, voters);
     refuse_impossible(&schedule, &capabilities)?;
     let program = node_program(args.execution.node_bin.as_deref())?;
     let mut progress = Progress::new(args.execution.output.quiet || args.execution.output.json);
     let original = verdict_of(&folder, &progress)?;
+    if !mischief.is_empty() {
+        progress.note(&format!(
+            "real nodes are up to no mischief; the run had {}",
+            mischief.join(", ")
+        ));
+    }
     progress.note(&format!(
         "replaying {} ({} faults, seed {})",
         manifest.name,

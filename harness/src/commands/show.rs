@@ -88,6 +88,10 @@ fn about(folder: &RunFolder, manifest: &Manifest) -> String {
     if options.cluster.client_links {
         network.push_str("; links of clients, too");
     }
+    if !options.cluster.mischief.is_empty() {
+        network.push_str("; mischief: ");
+        network.push_str(&options.cluster.mischief.join(", "));
+    }
     format!(
         "run:     {} ({}, {})\n\
          started: {}, {lasted}\n\

@@ -39,7 +39,8 @@ const ALIKE_COUNT: u64 = 6;
 const SIMULATION_MS: u64 = 60_000;
 const PROCESSES_MS: u64 = 900_000;
 
-const DEFAULTS: Defaults = Defaults {
+/// What a plan that is made smaller goes back to.
+pub(super) const DEFAULTS: Defaults = Defaults {
     rate_per_second: 200,
     operation_timeout_ms: 500,
     recovery_timeout_ms: 20_000,
@@ -134,9 +135,11 @@ pub fn shrink(args: &ShrinkArgs, command: Vec<String>) -> Result<u8, Failure> {
 fn against_processes(
     args: &ShrinkArgs,
     origin: &Origin,
-    plan: SessionPlan,
+    mut plan: SessionPlan,
     wanted: Vec<String>,
 ) -> Result<u8, Failure> {
+    // Real nodes are up to none.
+    plan.options.cluster.mischief.clear();
     let world = capabilities::of_processes(plan.options.cluster.network);
     refuse_impossible(&plan.schedule, &world)?;
     origin.network_is_there.clone().map_err(no_network)?;

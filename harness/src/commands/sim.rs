@@ -18,7 +18,7 @@ use super::planning::Planner;
 use super::summary::Summary;
 use super::{announce, coverage};
 use crate::capabilities::{self, NO_CLIENT_LINKS};
-use crate::cli::{NetworkFlag, SimArgs};
+use crate::cli::{NetworkFlag, SimArgs, Switch};
 use crate::exit::{self, Failure};
 use crate::interrupts;
 use crate::machine::job_count;
@@ -154,10 +154,14 @@ fn planner(
     if is_campaign {
         run.require.clear();
     }
+    let has_mischief = match args.mischief {
+        Some(switch) => switch == Switch::On,
+        None => args.swarm,
+    };
     if args.swarm {
-        return Planner::of_swarm(&run, world);
+        return Ok(Planner::of_swarm(&run, world)?.with_mischief(has_mischief));
     }
-    let planner = Planner::new(&run, world)?;
+    let planner = Planner::new(&run, world)?.with_mischief(has_mischief);
     if is_campaign {
         let plan = planner.plan(*seeds.start())?;
         coverage::refuse_unreachable(required, &plan.options, &plan.schedule)?;

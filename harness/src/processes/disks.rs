@@ -253,9 +253,12 @@ fn contents(data: &Path) -> io::Result<Contents> {
 }
 
 fn apply(data: &Path, edit: &Edit) -> io::Result<()> {
-    let file: File = OpenOptions::new()
-        .write(true)
-        .open(data.join(edit.file()))?;
+    let path = data.join(edit.file());
+    if matches!(edit, Edit::Remove { .. }) {
+        std::fs::remove_file(&path)?;
+        return File::open(data)?.sync_all();
+    }
+    let file: File = OpenOptions::new().write(true).open(path)?;
     match edit {
         Edit::Overwrite {
             position_bytes,
@@ -263,6 +266,7 @@ fn apply(data: &Path, edit: &Edit) -> io::Result<()> {
             ..
         } => file.write_all_at(bytes, *position_bytes)?,
         Edit::Cut { length_bytes, .. } => file.set_len(*length_bytes)?,
+        Edit::Remove { .. } => {}
     }
     file.sync_all()
 }

@@ -1,6 +1,8 @@
 //! Owns hunts: how many seeds, and how long, it takes until a seeded bug is noticed, one way after another.
 //! Never counts an unknown verdict as noticed, and never leaves out a bug that nobody noticed.
 
+mod ledger;
+mod shrinking;
 mod table;
 mod targeted;
 
@@ -11,23 +13,25 @@ use std::time::{Duration, Instant};
 
 use node::mutants::Bug;
 use results::verdict::{Validity, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
 use crate::interrupts;
-use crate::simulation::{SessionPlan, simulate};
+use crate::simulation::{SessionPlan, glimpse, simulate};
 
-pub use self::table::{Score, Unmodified, markdown, rows};
+pub use self::ledger::{Measurement, Score, ShrunkRun, Unmodified};
+pub use self::shrinking::shrink_one;
+pub use self::table::{markdown, rows};
 pub use self::targeted::{flags, out_of_reach};
 
 /// How often interrupts are looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a bug is looked for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Planned faults of the usual kinds, in the simulation.
+    /// Planned faults of the usual kinds, drawn like the rest of the run, in the simulation.
     Stock,
     /// Planned faults under the settings that were made for the bug, in the simulation; their flags.
     Targeted(String),
@@ -53,7 +57,7 @@ pub struct Hunt {
 }
 
 /// What came of a hunt.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Caught {
     /// Id of the bug.
     pub bug: String,
@@ -61,6 +65,10 @@ pub struct Caught {
     pub way: Way,
     /// Which repetition.
     pub repetition: u32,
+    /// The first seed that it may run.
+    pub first_seed: u64,
+    /// Seeds that it may run.
+    pub seed_count: u64,
     /// Seeds that were run, the last one included.
     pub tried_count: u64,
     /// Wall-clock time of one thread, in milliseconds.
@@ -73,6 +81,8 @@ pub struct Caught {
     pub summary: String,
     /// Whether all seeds were tried, or the bug was noticed: otherwise time was over, or somebody stopped it.
     pub is_complete: bool,
+    /// Position of the measurement that it belongs to.
+    pub measurement: usize,
 }
 
 impl Way {
@@ -89,17 +99,20 @@ impl Way {
 
 impl Caught {
     /// Nothing yet, of a hunt that begins.
-    pub fn begin(bug: Bug, way: Way, repetition: u32) -> Self {
+    pub fn begin(hunt: &Hunt) -> Self {
         Self {
-            bug: bug.id().to_owned(),
-            way,
-            repetition,
+            bug: hunt.bug.id().to_owned(),
+            way: hunt.way.clone(),
+            repetition: hunt.repetition,
+            first_seed: hunt.first_seed,
+            seed_count: hunt.seed_count,
             tried_count: 0,
             elapsed_ms: 0,
             seed: None,
             failures: Vec::new(),
             summary: String::new(),
             is_complete: false,
+            measurement: 0,
         }
     }
 
@@ -115,9 +128,9 @@ impl Caught {
         is_noticed
     }
 
-    /// The hunt is over; it began at `begun` and had `seed_count` seeds.
-    pub fn finish(&mut self, begun: Instant, seed_count: u64) {
-        self.is_complete = self.seed.is_some() || self.tried_count == seed_count;
+    /// The hunt is over; it began at `begun`.
+    pub fn finish(&mut self, begun: Instant) {
+        self.is_complete = self.seed.is_some() || self.tried_count == self.seed_count;
         self.elapsed_ms = begun.elapsed().as_millis() as u64;
     }
 }
@@ -129,13 +142,23 @@ pub struct Limits {
     pub job_count: usize,
     /// Wall-clock time of one hunt at most.
     pub hunt_time: Duration,
+    /// When all hunts are over at the latest.
+    pub ends: Option<Instant>,
+}
+
+impl Limits {
+    /// Whether nothing more may be begun.
+    pub fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
 }
 
 /// Makes the plan of one seed of a hunt.
 pub type Planner<'a> = dyn Fn(&Hunt, u64) -> Result<SessionPlan, Failure> + Sync + 'a;
 
 /// Hunts in the simulation, several at once; each hunt runs its seeds one after the other in one thread, so
-/// how many seeds it takes does not depend on how many hunts run. `tell` hears of each that is over.
+/// how many seeds it takes does not depend on how many hunts run. Where one repetition of a hunt finds nothing,
+/// the others come last, since they are likely to take long for nothing. `tell` hears of each that is over.
 ///
 /// # Errors
 /// When a plan cannot be made; the other hunts are stopped then.
@@ -143,11 +166,10 @@ pub fn hunt(
     hunts: Vec<Hunt>,
     limits: Limits,
     plan: &Planner<'_>,
-    tell: &mut dyn FnMut(&Caught),
-) -> Result<Vec<Caught>, Failure> {
+    tell: &mut dyn FnMut(Caught),
+) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let left = Mutex::new(VecDeque::from(hunts));
-    let mut all = Vec::new();
     let mut failure = None;
     std::thread::scope(|scope| {
         let (over, overs) = mpsc::channel();
@@ -155,12 +177,18 @@ pub fn hunt(
             let (over, stop, left) = (over.clone(), &stop, &left);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    let next = left
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .pop_front();
-                    let Some(hunt) = next else { return };
-                    if over.send(pursue(&hunt, limits, plan, stop)).is_err() {
+                    let take = || {
+                        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+                        left.pop_front()
+                    };
+                    let Some(hunt) = take().filter(|_| !limits.is_over()) else {
+                        return;
+                    };
+                    let caught = pursue(&hunt, limits, plan, stop);
+                    if caught.as_ref().is_ok_and(|caught| caught.seed.is_none()) {
+                        put_off(left, &hunt);
+                    }
+                    if over.send(caught).is_err() {
                         return;
                     }
                 }
@@ -172,10 +200,7 @@ pub fn hunt(
                 stop.store(true, Ordering::Relaxed);
             }
             match overs.recv_timeout(LOOK) {
-                Ok(Ok(caught)) => {
-                    tell(&caught);
-                    all.push(caught);
-                }
+                Ok(Ok(caught)) => tell(caught),
                 Ok(Err(problem)) => {
                     stop.store(true, Ordering::Relaxed);
                     failure.get_or_insert(problem);
@@ -185,10 +210,16 @@ pub fn hunt(
             }
         }
     });
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(all),
-    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Puts the other repetitions of a hunt behind everything else that is left.
+fn put_off(left: &Mutex<VecDeque<Hunt>>, hunt: &Hunt) {
+    let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_other = |other: &Hunt| (other.bug, &other.way) == (hunt.bug, &hunt.way);
+    let (later, sooner): (Vec<_>, Vec<_>) = left.drain(..).partition(is_other);
+    left.extend(sooner);
+    left.extend(later);
 }
 
 fn pursue(
@@ -198,20 +229,55 @@ fn pursue(
     stop: &Arc<AtomicBool>,
 ) -> Result<Caught, Failure> {
     let begun = Instant::now();
-    let mut caught = Caught::begin(hunt.bug, hunt.way.clone(), hunt.repetition);
+    let mut caught = Caught::begin(hunt);
     for number in 0..hunt.seed_count {
-        if begun.elapsed() >= limits.hunt_time {
+        if begun.elapsed() >= limits.hunt_time || limits.is_over() {
             break;
         }
         let seed = hunt.first_seed + number;
-        let simulated = simulate(&plan(hunt, seed)?, stop)?;
+        let plan = plan(hunt, seed)?;
+        let verdict = match glimpse(&plan, stop)?.verdict {
+            Some(verdict) => verdict,
+            // Only the whole recording can tell.
+            None => simulate(&plan, stop)?.verdict,
+        };
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        if caught.judge(seed, simulated.verdict) {
+        if caught.judge(seed, verdict) {
             break;
         }
     }
-    caught.finish(begun, hunt.seed_count);
+    caught.finish(begun);
     Ok(caught)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_of_what_found_nothing_come_last() {
+        let hunt = |bug, repetition| Hunt {
+            bug,
+            way: Way::Stock,
+            repetition,
+            first_seed: 1,
+            seed_count: 1,
+        };
+        let bugs = [Bug::ClusterIdSkip, Bug::StaleRead];
+        let left = [2, 3].into_iter();
+        let left = left.flat_map(|repetition| bugs.map(|bug| hunt(bug, repetition)));
+        let left = Mutex::new(left.collect());
+        put_off(&left, &hunt(Bug::ClusterIdSkip, 1));
+        let left = left.into_inner().expect("nobody panicked with it");
+        let order: Vec<_> = left.iter().map(|it| (it.bug, it.repetition)).collect();
+        let expected = [
+            (Bug::StaleRead, 2),
+            (Bug::StaleRead, 3),
+            (Bug::ClusterIdSkip, 2),
+            (Bug::ClusterIdSkip, 3),
+        ];
+        assert_eq!(order, expected);
+    }
 }

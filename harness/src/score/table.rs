@@ -1,54 +1,13 @@
-//! Owns what hunts come to: medians and ranges, as a table for people and as data.
+//! Owns what hunts come to: medians and ranges, as a page for people.
 //! Never averages away a hunt that found nothing: it counts as longer than any that did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use node::mutants::Bug;
+use node::mutants::{Bug, Priority};
 use results::campaign::HuntRow;
-use serde::Serialize;
 
-use super::{Caught, Way, out_of_reach};
-
-/// Everything that was measured, with how.
-#[derive(Debug, Clone, Serialize)]
-pub struct Score {
-    /// The command that made it.
-    pub command: String,
-    /// Version and commit of the harness.
-    pub harness: String,
-    /// Operating system, architecture and number of processors.
-    pub machine: String,
-    /// When, UTC.
-    pub date: String,
-    /// Seeds per hunt at most.
-    pub seeds_max: u64,
-    /// Hunts per bug and way.
-    pub repetitions: u32,
-    /// How long the workload of a run lasted, in milliseconds.
-    pub time_ms: u64,
-    /// The unmodified node under the same faults.
-    pub unmodified: Unmodified,
-    /// All hunts.
-    pub hunts: Vec<Caught>,
-    /// Ids of the bugs that were hunted, in their order.
-    pub bugs: Vec<String>,
-}
-
-/// What the checkers said of the unmodified node.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Unmodified {
-    /// Seeds that were run.
-    pub seed_count: u64,
-    /// Seeds called invalid: false alarms.
-    pub invalid_count: u64,
-    /// Seeds of which nothing could be concluded.
-    pub unknown_count: u64,
-    /// Seeds of the false alarms, with what was said to be violated.
-    pub false_alarms: Vec<(u64, Vec<String>)>,
-    /// Wall-clock time, in milliseconds.
-    pub elapsed_ms: u64,
-}
+use super::{Caught, Measurement, Score, ShrunkRun, Unmodified, Way, out_of_reach};
 
 /// One cell of the table.
 struct Summary<'a> {
@@ -155,13 +114,17 @@ pub fn rows(score: &Score) -> Vec<HuntRow> {
         }
         rows.extend(ways.into_iter().map(|(way, hunts)| {
             let summary = Summary { hunts };
+            let noticed_count = summary.found().count() as u64;
             HuntRow {
                 way: way.told(),
                 hunt_count: summary.hunts.len() as u64,
-                noticed_count: summary.found().count() as u64,
+                noticed_count,
                 seeds: summary.seeds(),
                 seconds: summary.seconds(),
-                noticed_by: summary.caught_by(),
+                noticed_by: match out_of_reach(bug) {
+                    Some(why) if noticed_count == 0 => format!("nobody: {why}"),
+                    _ => summary.caught_by(),
+                },
                 ..blank.clone()
             }
         }));
@@ -193,6 +156,7 @@ pub fn markdown(score: &Score) -> String {
             "| {bug} | {name} | {priority} | {way} | {seeds} | {seconds} | {noticed_by} |"
         );
     }
+    page.push_str(&shrunk(&score.shrunk));
     page
 }
 
@@ -205,26 +169,152 @@ fn processes(score: &Score) -> String {
     }
     let run_count: u64 = tried.iter().sum();
     format!(
-        " That column is small: {run_count} runs of {} s for {} bugs.",
-        score.time_ms / 1_000,
+        " That column is small: {run_count} runs for {} bugs.",
         tried.len()
     )
 }
 
-/// Why nobody noticed these bugs, as far as it is known.
-fn out_of_reach_of<'a>(bugs: impl Iterator<Item = &'a String>) -> String {
-    let mut told = String::new();
-    for id in bugs {
-        let bug = id.parse::<Bug>().ok();
-        if let Some((bug, why)) = bug.and_then(|bug| Some((bug, out_of_reach(bug)?))) {
-            let _ = writeln!(told, "- {id} {bug} cannot be noticed: {why}.");
+/// What it takes to notice the bugs of priority A with the usual faults.
+fn usual(score: &Score) -> String {
+    let hunted = score.of_priority(Priority::A);
+    let summaries = hunted.map(|bug| Summary {
+        hunts: score.hunts_of(bug, &Way::Stock),
+    });
+    let summaries: Vec<Summary<'_>> = summaries.filter(|it| !it.hunts.is_empty()).collect();
+    if summaries.is_empty() {
+        return String::new();
+    }
+    let medians = summaries
+        .iter()
+        .map(|it| it.median(|caught| caught.tried_count));
+    // What was not found counts as longer than anything else.
+    let mut medians: Vec<u64> = medians.map(|it| it.unwrap_or(u64::MAX)).collect();
+    medians.sort_unstable();
+    let median = match medians[(medians.len() - 1) / 2] {
+        u64::MAX => "more seeds than were run".to_owned(),
+        seeds => format!("{seeds} seeds"),
+    };
+    let found_count = summaries.iter().filter(|it| it.found().next().is_some());
+    format!(
+        " The stock nemesis noticed {} of {} bugs of priority A; the median of their medians is {median}.",
+        found_count.count(),
+        summaries.len()
+    )
+}
+
+/// How small runs became that noticed bugs.
+fn shrunk(runs: &[ShrunkRun]) -> String {
+    let mut counts: Vec<usize> = runs.iter().map(|run| run.fault_count).collect();
+    counts.sort_unstable();
+    let Some(median) = counts.get(counts.len().saturating_sub(1) / 2) else {
+        return String::new();
+    };
+    let small_count = counts.iter().filter(|count| **count <= 4).count();
+    let mut page = format!(
+        "\n## How small the schedules become\n\n\
+         One run that noticed each bug was shrunk. The median has {median} faults left; {small_count} of {} \
+         have 4 or fewer. Where time was over before everything was tried, the number is followed by a +.\n\n\
+         | id | bug | way | seed | faults before | faults left | operations | nodes | seconds | runs | violates |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
+        runs.len()
+    );
+    for run in runs {
+        let name = run.bug.parse::<Bug>().map_or("", Bug::name);
+        let more = if run.is_exhausted { "+" } else { "" };
+        let _ = writeln!(
+            page,
+            "| {} | {name} | {} | {} | {} | {}{more} | {} | {} | {:.1} | {} | {} |",
+            run.bug,
+            run.way.told(),
+            run.seed,
+            run.fault_count_before,
+            run.fault_count,
+            run.operation_count,
+            run.node_count,
+            run.time_ms as f64 / 1e3,
+            run.run_count,
+            run.failures.join(", ")
+        );
+    }
+    page
+}
+
+/// Who measured what, and how.
+fn made_by(score: &Score) -> String {
+    let told = |measurement: &Measurement| {
+        let commands: Vec<String> = measurement
+            .commands
+            .iter()
+            .map(|command| format!("`{command}`"))
+            .collect();
+        format!(
+            "{} on {} with {} ({}); {}",
+            commands.join(" and "),
+            measurement.date,
+            measurement.harness,
+            measurement.machine,
+            measurement.settings
+        )
+    };
+    if let [only] = score.measurements.as_slice() {
+        return format!("Made by {}.", told(only));
+    }
+    let mut text = "Made by several commands:\n".to_owned();
+    for (position, measurement) in score.measurements.iter().enumerate() {
+        let of_it = score.hunts.iter().filter(|it| it.measurement == position);
+        let mut by_way: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for caught in of_it {
+            let way = match caught.way {
+                Way::Stock => "stock",
+                Way::Targeted(_) => "targeted",
+                Way::Scenario(_) => "scenarios",
+                Way::Processes => "processes",
+            };
+            by_way.entry(way).or_default().insert(&caught.bug);
+        }
+        let mut what: Vec<String> = by_way
+            .into_iter()
+            .map(|(way, bugs)| {
+                if bugs.len() == score.bugs.len() {
+                    return format!("{way} of all bugs");
+                }
+                let bugs: Vec<&str> = bugs.into_iter().collect();
+                format!("{way} of {}", bugs.join(" "))
+            })
+            .collect();
+        if score.unmodified.seed_count > 0 && score.unmodified.measurement == position {
+            what.push("the unmodified node".into());
+        }
+        // One that has measured nothing yet has nothing to answer for.
+        if !what.is_empty() {
+            let _ = write!(text, "\n- {}: {}", told(measurement), what.join(", "));
         }
     }
-    if told.is_empty() {
-        told
-    } else {
-        format!("\n{told}")
+    text
+}
+
+/// What keeps the table from being complete.
+fn incomplete(score: &Score) -> String {
+    let mut told = String::new();
+    let ended = score.hunts.iter().filter(|caught| !caught.is_complete);
+    let counts = [
+        (
+            ended.count() as u64,
+            "ended before all of their seeds were run",
+        ),
+        (score.not_begun_count, "were not begun"),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(
+            told,
+            "\n{count} hunts {what}, because their time was over or somebody stopped them"
+        );
+        told.push_str(match what {
+            "were not begun" => "; `--resume` begins them.\n",
+            _ => "; what they did not find counts as not found.\n",
+        });
     }
+    told
 }
 
 fn head(score: &Score) -> String {
@@ -243,43 +333,32 @@ fn head(score: &Score) -> String {
         [] => String::new(),
         alarms => format!(" ({})", alarms.join("; ")),
     };
-    let incomplete = score.hunts.iter().filter(|caught| !caught.is_complete);
-    let incomplete = match incomplete.count() {
-        0 => String::new(),
-        count => format!(
-            "\n{count} hunts ended before all of their seeds were run, because their time was over or \
-             somebody stopped them; what they did not find counts as not found.\n"
-        ),
-    };
     let noticed = |bug: &&String| {
         let mut hunts = score.hunts.iter().filter(|caught| caught.bug == **bug);
         hunts.any(|caught| caught.seed.is_some())
     };
-    let noticed_count = score.bugs.iter().filter(noticed).count();
-    let processes = processes(score);
-    let unseen = out_of_reach_of(score.bugs.iter().filter(|bug| !noticed(bug)));
+    let simulated = score.hunts.iter().filter(|it| it.way != Way::Processes);
+    let seeds_max = simulated.map(|it| it.seed_count).max().unwrap_or(0);
+    let repetitions = score.hunts.iter().map(|it| it.repetition).max();
     format!(
-        "# What notices the seeded bugs, and how fast\n\n\
-         Made by `{}` on {} with {} ({}).\n\n\
-         Each hunt runs seed after seed until a verdict is invalid, {} seeds at most; {} for each bug and way, \
-         each with seeds of its own. A hunt that finds nothing counts as longer than any other. Seconds are \
-         wall-clock time of one thread. *Stock* is the planned nemesis in the simulation, *targeted* a planned \
-         nemesis under the settings made for the bug, *scenario* a schedule made for it, *processes* the \
-         planned nemesis against real processes, under the settings made for the bug where there are \
-         any.{processes}\n\n\
-         {} of {} bugs were noticed. The unmodified node under the same faults: {seed_count} seeds, \
-         {invalid_count} false alarms{alarms}, {unknown_count} without a conclusion.\n{incomplete}{unseen}\n",
-        score.command,
-        score.date,
-        score.harness,
-        score.machine,
-        score.seeds_max,
-        match score.repetitions {
-            1 => "one hunt".to_owned(),
-            count => format!("{count} hunts"),
+        "# What notices the seeded bugs, and how fast\n\n{}\n\n\
+         Each hunt runs seed after seed until a verdict is invalid, {seeds_max} seeds at most; {} for each bug \
+         and way, each with seeds of its own. A hunt that finds nothing counts as longer than any other. Seconds \
+         are wall-clock time of one thread. *Stock* is the planned nemesis in the simulation, *targeted* a \
+         planned nemesis under the settings made for the bug, *scenario* a schedule made for it, *processes* the \
+         planned nemesis against real processes, under the settings made for the bug where there are any.{}\n\n\
+         {} of {} bugs were noticed.{} The unmodified node under the same faults: {seed_count} seeds, \
+         {invalid_count} false alarms{alarms}, {unknown_count} without a conclusion.\n{}\n",
+        made_by(score),
+        match repetitions {
+            None | Some(1) => "one hunt".to_owned(),
+            Some(count) => format!("{count} hunts"),
         },
-        noticed_count,
+        processes(score),
+        score.bugs.iter().filter(noticed).count(),
         score.bugs.len(),
+        usual(score),
+        incomplete(score),
     )
 }
 
@@ -292,24 +371,33 @@ mod tests {
             bug: bug.into(),
             way: Way::Stock,
             repetition: 1,
+            first_seed: 1,
+            seed_count: 50,
             tried_count,
             elapsed_ms: tried_count * 100,
             seed,
             failures: seed.iter().map(|_| "linearizable".to_owned()).collect(),
             summary: String::new(),
             is_complete: true,
+            measurement: 0,
+        }
+    }
+
+    fn measurement(command: &str) -> Measurement {
+        Measurement {
+            commands: vec![command.into()],
+            harness: "0".into(),
+            machine: "none".into(),
+            date: "today".into(),
+            settings: "20 s".into(),
         }
     }
 
     fn score(hunts: Vec<Caught>) -> Score {
         Score {
-            command: "harness bugs score".into(),
-            harness: "0".into(),
-            machine: "none".into(),
-            date: "today".into(),
-            seeds_max: 50,
-            repetitions: 3,
-            time_ms: 20_000,
+            measurements: vec![measurement("harness bugs score")],
+            shrunk: Vec::new(),
+            not_begun_count: 0,
             unmodified: Unmodified {
                 seed_count: 9,
                 invalid_count: 1,
@@ -341,9 +429,11 @@ mod tests {
         assert!(row("B51").contains("nobody"), "{page}");
         assert!(row("B01").contains("not hunted"), "{page}");
         assert!(page.contains("1 of 4 bugs"), "{page}");
+        let hunts = vec![caught("B67", 50, None)];
+        let page_of_another = markdown(&score(hunts));
         assert!(
-            page.contains("- B67 cluster-id-skip cannot be noticed: all nodes"),
-            "{page}"
+            page_of_another.contains("| nobody: all nodes"),
+            "{page_of_another}"
         );
         assert!(page.contains("seed 4: liveness/recovery"), "{page}");
     }
@@ -357,5 +447,80 @@ mod tests {
         ];
         let page = markdown(&score(hunts));
         assert!(page.contains(">50 (5–5, 1 of 3 hunts)"), "{page}");
+    }
+
+    #[test]
+    fn bugs_of_priority_a_are_summed_up_and_one_that_nobody_noticed_counts_most() {
+        let hunts = |found: Option<u64>| {
+            vec![
+                caught("B09", 3, Some(3)),
+                caught("B51", 9, Some(9)),
+                caught("B01", found.unwrap_or(50), found),
+                // Not of priority A.
+                caught("B67", 50, None),
+            ]
+        };
+        let page = markdown(&score(hunts(None)));
+        assert!(page.contains("noticed 2 of 3 bugs of priority A"), "{page}");
+        assert!(page.contains("medians is 9 seeds"), "{page}");
+        let page = markdown(&score(hunts(Some(4))));
+        assert!(page.contains("medians is 4 seeds"), "{page}");
+    }
+
+    #[test]
+    fn it_says_which_command_measured_what_and_what_is_missing() {
+        let mut both = score(vec![
+            caught("B09", 3, Some(3)),
+            Caught {
+                measurement: 1,
+                way: Way::Processes,
+                is_complete: false,
+                ..caught("B09", 1, None)
+            },
+        ]);
+        both.measurements
+            .push(measurement("harness bugs score B09"));
+        both.not_begun_count = 2;
+        let page = markdown(&both);
+        assert!(
+            page.contains("- `harness bugs score` on today with 0 (none); 20 s: stock of B09, the")
+        );
+        assert!(
+            page.contains("- `harness bugs score B09` on today"),
+            "{page}"
+        );
+        assert!(page.contains("1 hunts ended before"), "{page}");
+        assert!(page.contains("2 hunts were not begun"), "{page}");
+    }
+
+    #[test]
+    fn shrunk_runs_are_told_with_their_median() {
+        let run = |bug: &str, fault_count| ShrunkRun {
+            bug: bug.into(),
+            way: Way::Stock,
+            seed: 7,
+            failures: vec!["linearizable".into()],
+            fault_count_before: 30,
+            fault_count,
+            operation_count: 2,
+            node_count: 3,
+            time_ms: 1_500,
+            run_count: 90,
+            is_exhausted: fault_count > 4,
+            measurement: 0,
+        };
+        let mut score = score(vec![caught("B09", 3, Some(3))]);
+        score.shrunk = vec![run("B09", 1), run("B51", 2), run("B01", 6)];
+        let page = markdown(&score);
+        assert!(
+            page.contains("median has 2 faults left; 2 of 3 have 4"),
+            "{page}"
+        );
+        assert!(
+            page.contains(
+                "| B01 | vote-no-fsync | stock | 7 | 30 | 6+ | 2 | 3 | 1.5 | 90 | linearizable |"
+            ),
+            "{page}"
+        );
     }
 }

@@ -53,17 +53,10 @@ const FLAGS: [(Bug, &str); 10] = [
 ];
 
 /// Bugs that no run can show, with the reason.
-const OUT_OF_REACH: [(Bug, &str); 2] = [
-    (
-        Bug::EpochNotFromLog,
-        "a node syncs its epoch before it fetches in it, and no fault takes the whole quorum-state file away: \
-         without it a voter may vote twice, so nothing could be demanded of any node",
-    ),
-    (
-        Bug::ClusterIdSkip,
-        "all nodes of a run are of one cluster, so nobody asks them in the name of another",
-    ),
-];
+const OUT_OF_REACH: [(Bug, &str); 1] = [(
+    Bug::ClusterIdSkip,
+    "all nodes of a run are of one cluster, so nobody asks them in the name of another",
+)];
 
 /// Flags of `run` and `sim` that were made for this bug.
 pub fn flags(bug: Bug) -> Option<&'static str> {

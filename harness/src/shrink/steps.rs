@@ -36,9 +36,10 @@ pub(super) struct Shrinker<'a, T: Trial> {
 
 impl<'a, T: Trial> Shrinker<'a, T> {
     /// All steps, in their order: what takes away most comes first.
-    pub(super) const STEPS: [Step<'a, T>; 13] = [
+    pub(super) const STEPS: [Step<'a, T>; 14] = [
         ("cut after the failure", Self::cut_time),
         ("dropped the liveness phase", Self::drop_liveness_phase),
+        ("dropped mischief", Self::drop_mischief),
         ("dropped kinds of faults", Self::drop_kinds),
         ("dropped faults", Self::drop_faults),
         ("began sooner", Self::begin_sooner),
@@ -80,6 +81,18 @@ impl<'a, T: Trial> Shrinker<'a, T> {
             plan.options.liveness_phase = false;
             self.accept(plan);
         }
+    }
+
+    fn drop_mischief(&mut self) {
+        let points = self.best.options.cluster.mischief.clone();
+        if points.is_empty() {
+            return;
+        }
+        minimize(points, |points| {
+            let mut plan = self.best.clone();
+            plan.options.cluster.mischief = points.to_vec();
+            self.accept(plan)
+        });
     }
 
     /// Settings of clients that a run has from its user, one after the other.

@@ -15,6 +15,7 @@ use results::verdict::Verdict;
 
 use super::world::{Remains, SimulatedWorld, Witness};
 use crate::exit::Failure;
+use crate::mischief;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::runner::{Runner, sets_clocks};
@@ -63,7 +64,7 @@ pub struct Glimpse {
 /// Runs a plan and judges what came out. Setting `stop` ends it early; what it returns then means nothing.
 ///
 /// # Errors
-/// When the plan names a bug that does not exist.
+/// When the plan names a bug, or mischief, that does not exist.
 pub fn simulate(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Simulated, Failure> {
     let over = run(plan, Witness::Trace(Vec::new()), stop)?;
     let mut recording = over.recording;
@@ -117,6 +118,7 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
     let bug = bug
         .transpose()
         .map_err(|error| Failure::arguments(error.to_string()))?;
+    mischief::parse(&plan.options.cluster.mischief).map_err(Failure::arguments)?;
     let skews_clocks = sets_clocks(&plan.schedule);
     let (seed, options) = (plan.seed, &plan.options);
     let stop = Arc::clone(stop);

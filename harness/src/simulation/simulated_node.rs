@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nemesis::membership::Token;
 use node::ids::{DirectoryId, NodeId, ReplicaKey};
+use node::mischief::MischiefPoint;
 use node::moment::{Edge, Moment, MomentSet};
 use node::mutants::Bug;
 use node::node_loop::{
@@ -22,6 +23,7 @@ use super::clock::SimulatedClock;
 use super::disk::{Place, SimulatedDisk};
 use super::draws::Draws;
 use super::panics::caught;
+use crate::mischief;
 
 /// Never.
 pub(super) const NEVER_NS: u64 = u64::MAX;
@@ -129,6 +131,9 @@ struct Settings {
     random_seed: u64,
     options: NodeOptions,
     traces_messages: bool,
+    seed: u64,
+    /// What it is up to, as long as nobody has ended that.
+    mischief: Vec<MischiefPoint>,
 }
 
 /// Collects what leaves a node, dated by its disk: what waited for a sync leaves after it.
@@ -214,6 +219,9 @@ impl SimulatedNode {
                 options: node_options(seed, position, options),
                 // Every message twice in the trace is dear, so only some seeds judge messages as well.
                 traces_messages: options.cluster.trace_messages || profile(seed).below(5, 4) == 0,
+                seed,
+                // What cannot be read was refused before.
+                mischief: mischief::parse(&options.cluster.mischief).unwrap_or_default(),
             },
             busy_until_ns: 0,
             last_round_ns: 0,
@@ -380,7 +388,16 @@ impl SimulatedNode {
             )
         };
         let shown_ns = self.clock.shows_ns(now_ns);
-        let (disk, options) = (self.disk.clone(), self.settings.options);
+        let disk = self.disk.clone();
+        let options = NodeOptions {
+            mischief: mischief::options(
+                self.settings.seed,
+                &self.settings.mischief,
+                self.settings.id.0 as u64,
+                self.incarnation,
+            ),
+            ..self.settings.options
+        };
         let outcome =
             caught(|| NodeLoop::start(configuration, disk, options, shown_ns, &mut outbox));
         self.busy_until_ns = self.disk.time_ns();
@@ -406,6 +423,14 @@ impl SimulatedNode {
                 self.life = Life::Down;
                 Err(format!("{} ended at once: {panic}", self.name))
             }
+        }
+    }
+
+    /// It works as nodes usually do from now on, also when it is started again.
+    pub(super) fn end_mischief(&mut self) {
+        self.settings.mischief.clear();
+        if let Life::Running(node) = &mut self.life {
+            node.end_mischief();
         }
     }
 
@@ -481,7 +506,8 @@ fn node_options(seed: u64, position: usize, options: &RunOptions) -> NodeOptions
             segment_bytes: cluster
                 .segment_bytes
                 .unwrap_or_else(|| choose(1, [16 << 10, 256 << 10, 64 << 20])),
-            cache_bytes: choose(2, [4 << 10, 256 << 10, 16 << 20]),
+            // Enough for all that is read in most runs; more would be most of the memory of a world.
+            cache_bytes: choose(2, [4 << 10, 256 << 10, 2 << 20]),
             ..StorageOptions::default()
         },
         snapshots: SnapshotOptions {
@@ -494,6 +520,7 @@ fn node_options(seed: u64, position: usize, options: &RunOptions) -> NodeOptions
             ..SnapshotOptions::default()
         },
         new_directory_id: Some(directory_id(seed, position as i32 + 1)),
+        ..NodeOptions::default()
     }
 }
 

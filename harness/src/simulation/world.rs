@@ -525,6 +525,13 @@ impl SimulatedWorld {
         sight
     }
 
+    /// What is demanded from now on is demanded of nodes that do what they usually do.
+    fn end_mischief(&mut self) {
+        for node in &mut self.nodes {
+            node.end_mischief();
+        }
+    }
+
     fn sample_clocks(&mut self) {
         let mut offsets_ms = Map::new();
         for node in self.nodes.iter().filter(|node| node.is_reachable()) {
@@ -616,10 +623,12 @@ impl World for SimulatedWorld {
 
     fn restore(&mut self) {
         self.digest.event(self.now_ns, 12, 0);
+        self.end_mischief();
         self.put_in_order();
     }
 
     fn recovery_begins(&mut self) {
+        self.end_mischief();
         if let Witness::Onlooker(onlooker) = &mut self.witness {
             onlooker.phase_begins();
         }

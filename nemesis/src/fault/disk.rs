@@ -27,6 +27,8 @@ pub enum DiskProblem {
     TornWrite,
     /// A write went to another place than it should have.
     MisdirectedWrite,
+    /// A file is gone.
+    LostFile,
 }
 
 impl Word for DiskProblem {
@@ -40,6 +42,7 @@ impl Word for DiskProblem {
         (Self::Truncate, "truncate"),
         (Self::TornWrite, "torn-write"),
         (Self::MisdirectedWrite, "misdirected-write"),
+        (Self::LostFile, "lost-file"),
     ];
 }
 
@@ -48,7 +51,11 @@ impl DiskProblem {
     pub fn destroys_data(self) -> bool {
         match self {
             Self::SlowSync | Self::SyncError | Self::NoSpace | Self::ReadError => false,
-            Self::BitFlip | Self::Truncate | Self::TornWrite | Self::MisdirectedWrite => true,
+            Self::BitFlip
+            | Self::Truncate
+            | Self::TornWrite
+            | Self::MisdirectedWrite
+            | Self::LostFile => true,
         }
     }
 }
@@ -100,16 +107,18 @@ pub const SYNC_DELAY_MAX_MS: u64 = 60_000;
 const WHAT_EXPECTED: &str = "slow-sync, no-space, bit-flip, or another word for what goes wrong";
 const DELAY_EXPECTED: &str = "whole milliseconds, from 1 to 60000";
 const DAMAGED_FILES: &str = "\"log\", \"quorum-state\" or \"snapshot\", as data is destroyed";
+const LOST_FILES: &str =
+    "\"quorum-state\", as a start would not miss every segment of a log, or every snapshot";
 const MISDIRECTED_FILES: &str = "\"log\", as no other file has more than one place to write to";
 
 impl DiskFault {
     pub(super) fn read(reader: Reader<'_>) -> Result<Self, FaultError> {
         let what: DiskProblem = reader.needed(reader.word("what")?, "what", WHAT_EXPECTED)?;
         let delay_ms = reader.whole("delay_ms", 1..=SYNC_DELAY_MAX_MS, DELAY_EXPECTED)?;
-        let usual = if what.destroys_data() {
-            Files::Log
-        } else {
-            Files::All
+        let usual = match what {
+            DiskProblem::LostFile => Files::QuorumState,
+            _ if what.destroys_data() => Files::Log,
+            _ => Files::All,
         };
         let fault = Self {
             what,
@@ -167,6 +176,9 @@ impl DiskFault {
         }
         if self.what == DiskProblem::MisdirectedWrite && self.files != Files::Log {
             return Err(bad("files", &files, MISDIRECTED_FILES));
+        }
+        if self.what == DiskProblem::LostFile && self.files != Files::QuorumState {
+            return Err(bad("files", &files, LOST_FILES));
         }
         Ok(())
     }

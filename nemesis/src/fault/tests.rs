@@ -182,6 +182,10 @@ fn what_does_not_fit_together_is_refused() {
             r#"{"kind":"disk","what":"misdirected-write","files":"snapshot"}"#,
             "log",
         ),
+        (
+            r#"{"kind":"disk","what":"lost-file","files":"log"}"#,
+            "quorum-state",
+        ),
         (r#"{"kind":"disk","what":"rust"}"#, "read-error"),
         (r#"{"kind":"wipe","beyond_budget":1}"#, "true or false"),
         (r#"{"kind":"membership"}"#, "promote"),

@@ -104,6 +104,7 @@ fn node_options(start: &StartArguments) -> Result<NodeOptions, String> {
             retention_ms: snapshots.retention_ms,
         },
         new_directory_id: Some(format::draw()?),
+        ..NodeOptions::default()
     })
 }
 

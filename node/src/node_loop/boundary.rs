@@ -7,6 +7,7 @@ use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{DirectoryId, NodeId, Offset, SnapshotId};
 use crate::machine::SnapshotRecordError;
 use crate::message::{Request, Response};
+use crate::mischief::MischiefOptions;
 use crate::moment::{Edge, Moment};
 use crate::raft::{Correlation, PeerAnswer, Ticket};
 use crate::storage::{OpenError, StorageError, StorageOptions};
@@ -23,6 +24,10 @@ pub struct NodeOptions {
     pub snapshots: SnapshotOptions,
     /// Id for a data directory that has none yet, because it is empty.
     pub new_directory_id: Option<DirectoryId>,
+    /// Where the node does what is unusual, in a simulation. Only [`NodeLoop::process`] heeds it.
+    ///
+    /// [`NodeLoop::process`]: super::NodeLoop::process
+    pub mischief: MischiefOptions,
 }
 
 /// Something that arrives at a node.

@@ -199,6 +199,9 @@ fn run_line(name: &str, manifest: &Manifest, fault_count: usize) -> String {
     if let Some(switch) = liveness_phase(manifest, from_file) {
         flag("--liveness-phase", switch.into());
     }
+    if !cluster.mischief.is_empty() {
+        flag("--mischief", "on".into());
+    }
     if cluster.client_links {
         words.push("--client-links".into());
     }

@@ -293,6 +293,11 @@ impl Platter {
 
     /// Changes what is durable, behind the back of whoever wrote it.
     pub(super) fn damage(&mut self, edit: &Edit) {
+        if let Edit::Remove { file } = edit {
+            self.remove(0, file);
+            self.sync_directory(0);
+            return self.settle();
+        }
         let id = self.names.get(edit.file());
         if let Some(file) = id.and_then(|id| self.files.get_mut(id)) {
             edit.apply(&mut file.visible);

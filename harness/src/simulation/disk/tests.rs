@@ -1,11 +1,45 @@
 //! Owns the checks that the simulated disk loses what a real one may lose, and nothing else.
 //! Never looks inside; everything is seen through the operations of a disk.
 
+#[path = "../../../../node/src/storage/tests/conformance/disk_suite.rs"]
+mod disk_suite;
+
 use std::collections::BTreeSet;
 
+use disk_suite::{carry_out, image_of, operation};
 use node::storage::injected_faults::{DiskProblem, FileKind};
+use node::storage::{DirectoryDisk, WriteBehindDisk};
+use proptest::prelude::{ProptestConfig, prop, prop_assert_eq, proptest};
 
 use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 100,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn the_disk_answers_like_those_of_real_nodes_and_can_lose_what_they_lose(
+        operations in prop::collection::vec(operation(), 1..40)
+    ) {
+        let (plain, layered) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut simulated = disk();
+        simulated.begin(0);
+        let mut directory = DirectoryDisk::open(plain.path()).unwrap();
+        let mut write_behind =
+            WriteBehindDisk::new(DirectoryDisk::open(layered.path()).unwrap()).unwrap();
+        for operation in &operations {
+            let expected = carry_out(&mut directory, operation);
+            prop_assert_eq!(&carry_out(&mut write_behind, operation), &expected);
+            prop_assert_eq!(&carry_out(&mut simulated, operation), &expected);
+        }
+        drop(write_behind);
+        let survived = DirectoryDisk::open(layered.path()).unwrap();
+        prop_assert_eq!(image_of(&survived), simulated.durable_files());
+    }
+}
 
 fn fault(problem: DiskProblem) -> InjectedFault {
     let files = FileKind::All;
@@ -208,6 +242,10 @@ fn what_is_damaged_at_rest_stays_so() {
     disk.damage(&[Edit::Cut { file, length_bytes }]);
     disk.cut_power(disk.time_ns(), None, Draws::new(1, "cut", 0));
     assert_eq!(whole(&disk, "a"), Some(b"ox".to_vec()));
+    let file = "a".to_owned();
+    disk.damage(&[Edit::Remove { file }]);
+    disk.cut_power(disk.time_ns(), None, Draws::new(1, "cut", 0));
+    assert_eq!((whole(&disk, "a"), disk.list().unwrap()), (None, vec![]));
 }
 
 #[test]

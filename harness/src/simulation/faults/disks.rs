@@ -239,7 +239,8 @@ pub(in crate::simulation) fn injected(disk: DiskFault) -> Option<InjectedFault> 
         DiskProblem::BitFlip
         | DiskProblem::Truncate
         | DiskProblem::TornWrite
-        | DiskProblem::MisdirectedWrite => return None,
+        | DiskProblem::MisdirectedWrite
+        | DiskProblem::LostFile => return None,
     };
     let files = match disk.files {
         Files::All => FileKind::All,

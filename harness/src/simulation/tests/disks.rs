@@ -87,10 +87,11 @@ fn slow_syncs_slow_writes_down() {
 
 #[test]
 fn damaged_data_is_refused_and_the_node_left_down() {
-    for what in [
-        DiskProblem::BitFlip,
-        DiskProblem::TornWrite,
-        DiskProblem::MisdirectedWrite,
+    for (what, files) in [
+        (DiskProblem::BitFlip, Files::Log),
+        (DiskProblem::TornWrite, Files::Log),
+        (DiskProblem::MisdirectedWrite, Files::Log),
+        (DiskProblem::LostFile, Files::QuorumState),
     ] {
         let mut bench = Bench::new(10);
         let leader = bench.leader();
@@ -98,7 +99,7 @@ fn damaged_data_is_refused_and_the_node_left_down() {
             bench.write(&leader, value);
         }
         let nodes = vec!["n2".into()];
-        let disk = disk(what, Files::Log);
+        let disk = disk(what, files);
         let report = bench.start(1, Action::Disk { nodes, disk });
         assert_eq!(report.outcome, FaultOutcome::Installed, "{report:?}");
         assert!(report.effect["n2_damaged_bytes"].as_u64() >= Some(1));
