@@ -87,7 +87,7 @@ fn any_disk() -> impl Strategy<Value = DiskFault> {
             what,
             files,
             delay_ms: (what == DiskProblem::SlowSync).then_some(delay_ms),
-            restart: what == DiskProblem::ReadError && delay_ms % 2 == 0,
+            restart: what == DiskProblem::ReadError && delay_ms.is_multiple_of(2),
         })
         .prop_filter("files that do not fit", |disk| disk.validate().is_ok())
 }

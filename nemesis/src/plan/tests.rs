@@ -15,7 +15,7 @@ fn options(seed: u64, families: &[Family], time_ms: u64, interval_ms: u64) -> Pl
 fn of_family(schedule: &Schedule, family: Family) -> Vec<ScheduledFault> {
     let mut faults = schedule.faults.clone();
     // Every other number of such a family is that of a second one.
-    let is_first = |id: u64| !family.is_paired() || id / 1_000 % 2 == 0;
+    let is_first = |id: u64| !family.is_paired() || (id / 1_000).is_multiple_of(2);
     faults.retain(|fault| Family::of_id(fault.id) == Some(family) && is_first(fault.id));
     faults
 }
