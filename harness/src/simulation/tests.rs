@@ -440,8 +440,9 @@ fn shaped_links_do_what_was_asked_and_nothing_else() {
             ..none.clone()
         },
     );
+    // How many there are depends on every detail of what nodes send; that there are some does not.
     for name in ["messages_lost", "messages_doubled", "messages_reordered"] {
-        assert!(count(&flaky, name) > 1, "{name}: {flaky:?}");
+        assert!(count(&flaky, name) > 0, "{name}: {flaky:?}");
         assert_eq!(count(&delayed, name), 0, "{name}");
     }
     let narrow = shaped(
