@@ -157,7 +157,12 @@ fn combine(
         } = recording;
         coverage::check(told.standings, &manifest.options, schedule, history)
     });
-    if let Some(result) = unsealed(&recording.differences) {
+    let missing = operations::whole(&recording.history).err();
+    let differences = recording.differences.iter().cloned();
+    let differences: Vec<String> = differences
+        .chain(missing.map(|missing| missing.to_string()))
+        .collect();
+    if let Some(result) = unsealed(&differences) {
         checkers.insert(EVIDENCE.to_owned(), result);
     }
     if let Some(reason) = safety::halted(&recording.history)

@@ -129,13 +129,14 @@ mod tests {
         .unwrap()
     }
 
-    /// Writes and reads of rising values, two lines each.
+    /// Writes and reads of rising values, two lines each. Lines of other keys stand between them.
     fn lines(count: u64) -> Vec<Operation> {
         let mut lines = Vec::new();
         for value in 1..=count {
             for (process, f) in [(0, "write"), (1, "read")] {
                 for kind in ["invoke", "ok"] {
-                    lines.push(line(lines.len() as u64, process, kind, f, value));
+                    let index = 2 * lines.len() as u64;
+                    lines.push(line(index, process, kind, f, value));
                 }
             }
         }
