@@ -51,6 +51,23 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// A leader that refuses a change of voters for now, as while another one is under way, is there all the
+    /// same. Leaving it alone would send the next fetch to any other voter, and if that one is dead, the
+    /// leader hears nothing for longer than the fetch timeout.
+    fn of_change(self) -> Self {
+        let error = match self.error {
+            ErrorCode::RequestTimedOut
+            | ErrorCode::InvalidRequest
+            | ErrorCode::DuplicateVoter
+            | ErrorCode::VoterNotFound
+            | ErrorCode::UnsupportedVersion => ErrorCode::None,
+            error => error,
+        };
+        Self { error, ..self }
+    }
+}
+
 impl Replica {
     pub(super) fn on_answer(&mut self, peer: NodeId, correlation: Correlation, answer: PeerAnswer) {
         let Some(asked) = self.peers.take_asked(peer, correlation) else {
@@ -71,10 +88,12 @@ impl Replica {
                     self.on_vote_answer(peer, epoch, pre_vote, response.vote_granted);
                 }
             }
-            (Asked::BeginQuorumEpoch, Response::BeginQuorumEpoch(_))
-            | (Asked::AddRaftVoter, Response::AddRaftVoter(_))
-            | (Asked::RemoveRaftVoter, Response::RemoveRaftVoter(_)) => {
+            (Asked::BeginQuorumEpoch, Response::BeginQuorumEpoch(_)) => {
                 self.digest(peer, &claim);
+            }
+            (Asked::AddRaftVoter, Response::AddRaftVoter(_))
+            | (Asked::RemoveRaftVoter, Response::RemoveRaftVoter(_)) => {
+                self.digest(peer, &claim.of_change());
             }
             (Asked::EndQuorumEpoch, Response::EndQuorumEpoch(_)) => {
                 if self.digest(peer, &claim) {
@@ -97,7 +116,8 @@ impl Replica {
                 }
             }
             (Asked::UpdateRaftVoter, Response::UpdateRaftVoter(_)) => {
-                if self.digest(peer, &claim) {
+                let was_taken = claim.error == ErrorCode::None;
+                if self.digest(peer, &claim.of_change()) && was_taken {
                     self.on_updated(peer);
                 }
             }

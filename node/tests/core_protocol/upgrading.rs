@@ -290,7 +290,10 @@ fn told_at_ms(error: ErrorCode) -> Vec<u64> {
                     leader_endpoint: None,
                 })
             }
-            Request::Fetch(_) => Response::Fetch(solo.fetched(Vec::new())),
+            Request::Fetch(_) => {
+                assert_eq!(peer, PEER, "whoever answers is there, and is fetched from");
+                Response::Fetch(solo.fetched(Vec::new()))
+            }
             other => panic!("{other:?}"),
         };
         solo.now_ns += 40 * MS;

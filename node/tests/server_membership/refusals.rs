@@ -96,7 +96,7 @@ async fn a_voter_is_not_added_at_an_address_where_it_is_not() {
         "--endpoint",
         &wrong,
         "--timeout-ms",
-        "2000",
+        "20000",
     ]);
     let refused = tool(&mistaken).failed(1);
     let answers = format!("does not answer at http://{wrong}");
