@@ -278,6 +278,9 @@ impl Front {
     }
 }
 
+/// For this long an addition of a voter is waited for, whatever it asks for, beyond the request timeout.
+const LONGEST_ADDITION: Duration = Duration::from_secs(60);
+
 async fn answer_peer(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -294,6 +297,13 @@ async fn answer_peer(
     };
     let held = match &request {
         message::Request::Fetch(fetch) => Duration::from_millis(fetch.max_wait_ms),
+        // The core answers these in time by itself, with more to say than that time is over.
+        message::Request::AddRaftVoter(add) => Duration::from_millis(add.timeout_ms)
+            .min(LONGEST_ADDITION)
+            .max(front.request_timeout),
+        message::Request::RemoveRaftVoter(_) | message::Request::UpdateRaftVoter(_) => {
+            front.request_timeout
+        }
         _ => Duration::ZERO,
     };
     let limit = front.request_timeout.saturating_add(held);
