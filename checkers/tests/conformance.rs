@@ -515,18 +515,8 @@ fn a_leader_that_leaves_a_silent_voter_alone_is_named() {
     let paused = json!([{"id": 1, "trigger": {"at_ms": 100}, "duration_ms": 900,
         "fault": {"kind": "pause", "targets": ["n2"]}, "outcome": "installed", "healed_at_ms": 1_000,
         "resolved": {"at_ms": 100, "nodes": ["n2"]}}]);
-    let excused = waits(events.clone(), &at_ms, paused);
+    let excused = waits(events, &at_ms, paused);
     assert_eq!(excused.valid, Validity::Valid, "{}", excused.summary);
-    // A fault that waited for an event holds a node there, and that is over once it has begun.
-    let awaited = |began_ms: u64| {
-        json!([{"id": 1, "trigger": {"on": "flush", "edge": "before", "at_ms": 1}, "duration_ms": 5,
-            "fault": {"kind": "kill", "targets": "event-node"}, "outcome": "installed",
-            "resolved": {"at_ms": began_ms, "nodes": ["n3"]}}])
-    };
-    let held = waits(events.clone(), &at_ms, awaited(1_500));
-    assert_eq!(held.valid, Validity::Valid, "{}", held.summary);
-    let held_later = waits(events, &at_ms, awaited(5_000));
-    assert_eq!(violated(&held_later), ["C12"], "{}", held_later.summary);
 }
 
 #[test]

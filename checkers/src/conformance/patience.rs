@@ -173,7 +173,11 @@ impl Patience {
     /// Judges the waits of a simulated run by its timers; elsewhere the machine may have been slow. Waits that
     /// last to the end of the trace are not over, and nobody knows whether their nodes still ran.
     pub(super) fn conclude(self, manifest: &Manifest, schedule: &Schedule, rules: &mut Rules) {
-        if !manifest.is_simulated() {
+        let is_held = schedule
+            .faults
+            .iter()
+            .any(|fault| fault.trigger.on.is_some());
+        if !manifest.is_simulated() || is_held {
             return;
         }
         let timers = &manifest.options.timers;
@@ -237,19 +241,12 @@ fn draws_out(fault: &ScheduledFault, wait: &Wait) -> bool {
     let (Some(resolved), Some(_)) = (&fault.resolved, fault.outcome) else {
         return false;
     };
-    let begins_ns = resolved.at_ms.saturating_mul(MS);
-    // Until it had begun, it held a node at the event that it waited for.
-    let hold_ns = AFTERMATH_MS * MS;
-    let holds_within = begins_ns.saturating_sub(hold_ns) < wait.until_ns
-        && wait.since_ns < begins_ns.saturating_add(hold_ns);
-    if fault.trigger.on.is_some() && holds_within {
-        return true;
-    }
     let lasts_on = match fault.fault.kind.as_str() {
         "clock-skew" | "clock-strobe" | "clock-reset" => true,
         "pause" | "slow" | "disk" | "snapshot" => false,
         _ => return false,
     };
+    let begins_ns = resolved.at_ms.saturating_mul(MS);
     let ends_ms = fault.healed_at_ms.filter(|_| !lasts_on);
     let ends_ns = ends_ms.map_or(u64::MAX, |ends_ms| {
         ends_ms.saturating_add(AFTERMATH_MS).saturating_mul(MS)
