@@ -14,23 +14,59 @@ pub(crate) struct LearnedEndpoint {
     endpoint: String,
     /// Whether the leader said so itself.
     first_hand: bool,
+    /// Whether what others say of the leader is tried at present, rather than what the voters say.
+    has_turn: bool,
+    /// Whether nobody answered where the leader was last asked, and nothing was made of that yet.
+    is_silent: bool,
 }
 
 impl Replica {
     /// Where the protocol knows `id` to listen. What the present leader says of itself is the newest;
-    /// what others say may be older than the voters in the log.
+    /// what others say may be older than the voters in the log, or newer: the two are tried in turns.
     pub(super) fn endpoint_of(&self, id: NodeId) -> Option<String> {
         let learned = self.learned_endpoint.as_ref();
         let learned = learned.filter(|learned| learned.leader == id);
-        let fresh = learned.filter(|learned| learned.first_hand && learned.epoch == self.epoch());
-        let recorded = || {
-            let voter = self.voter_history.latest().get(id)?;
-            voter.endpoint.clone()
-        };
+        let fresh = learned.filter(|learned| learned.epoch == self.epoch());
         fresh
+            .filter(|learned| learned.first_hand || learned.has_turn)
             .map(|learned| learned.endpoint.clone())
-            .or_else(recorded)
+            .or_else(|| self.recorded_endpoint_of(id))
             .or_else(|| learned.map(|learned| learned.endpoint.clone()))
+    }
+
+    fn recorded_endpoint_of(&self, id: NodeId) -> Option<String> {
+        let voter = self.voter_history.latest().get(id)?;
+        voter.endpoint.clone()
+    }
+
+    /// Nobody answered where `peer` was asked, or somebody else did.
+    pub(super) fn note_silence(&mut self, peer: NodeId) {
+        if let Some(learned) = self.learned_of(peer) {
+            learned.is_silent = true;
+        }
+    }
+
+    /// Somebody else answered where `peer` was asked: whoever said that it listens there was wrong.
+    pub(super) fn note_another(&mut self, peer: NodeId) {
+        if let Some(learned) = self.learned_of(peer) {
+            learned.has_turn |= learned.first_hand;
+            learned.first_hand = false;
+            learned.is_silent = true;
+        }
+    }
+
+    /// The next request to `peer` goes where it was not found silent.
+    pub(super) fn take_turns(&mut self, peer: NodeId) {
+        if let Some(learned) = self.learned_of(peer)
+            && std::mem::take(&mut learned.is_silent)
+        {
+            learned.has_turn = !learned.has_turn;
+        }
+    }
+
+    fn learned_of(&mut self, peer: NodeId) -> Option<&mut LearnedEndpoint> {
+        let learned = self.learned_endpoint.as_mut();
+        learned.filter(|learned| learned.leader == peer)
     }
 
     /// Takes note of where a leader is said to listen.
@@ -44,17 +80,23 @@ impl Replica {
         let Some(endpoint) = endpoint.filter(|_| self.may_follow_strangers()) else {
             return;
         };
-        let known_better = self.learned_endpoint.as_ref().is_some_and(|known| {
-            known.first_hand && !first_hand && (known.epoch, known.leader) == (epoch, leader)
-        });
-        if !known_better {
-            self.learned_endpoint = Some(LearnedEndpoint {
-                epoch,
-                leader,
-                endpoint: endpoint.to_owned(),
-                first_hand,
-            });
+        let known = self.learned_endpoint.as_ref();
+        let known = known.filter(|known| (known.epoch, known.leader) == (epoch, leader));
+        // Who only knows what the voters say adds nothing to that.
+        let adds_nothing = || self.recorded_endpoint_of(leader).as_deref() == Some(endpoint);
+        if known.is_some_and(|known| !first_hand && (known.first_hand || adds_nothing())) {
+            return;
         }
+        let turns = known.map(|known| (known.has_turn, known.is_silent));
+        let (has_turn, is_silent) = turns.unwrap_or_default();
+        self.learned_endpoint = Some(LearnedEndpoint {
+            epoch,
+            leader,
+            endpoint: endpoint.to_owned(),
+            first_hand,
+            has_turn,
+            is_silent,
+        });
     }
 
     /// Where the leader of the epoch listens, for answers that name it.

@@ -159,7 +159,8 @@ impl Replica {
             "the outcome of an installation comes when one was asked for, and before all else"
         );
         self.now_ns = now_ns;
-        for correlation in self.peers.expire(now_ns) {
+        for (peer, correlation) in self.peers.expire(now_ns) {
+            self.note_silence(peer);
             self.on_unanswered_probe(correlation);
         }
         match input {
@@ -417,6 +418,7 @@ impl Replica {
     }
 
     pub(super) fn send(&mut self, peer: NodeId, asked: Asked, request: Request) {
+        self.take_turns(peer);
         let endpoint = self.endpoint_of(peer);
         self.send_to(peer, endpoint, asked, request);
     }

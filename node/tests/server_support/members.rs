@@ -117,6 +117,14 @@ impl Members {
         members
     }
 
+    /// Gives a node that does not run a new port.
+    pub fn moved(&mut self, id: i32) {
+        assert!(!self.nodes.contains_key(&id), "a running node has a port");
+        let (port, listener) = reserved_port();
+        self.ports.insert(id, port);
+        self.kept.insert(id, listener);
+    }
+
     pub fn address(&self, id: i32) -> String {
         format!("127.0.0.1:{}", self.ports[&id])
     }

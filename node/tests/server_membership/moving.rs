@@ -1,0 +1,48 @@
+//! Owns the tests of voters that come back at other addresses than the others know.
+//! Never looks inside the processes.
+
+use serde_json::json;
+
+use crate::server_support::members::Members;
+
+async fn three_voters() -> Members {
+    let members = Members::standalone(&[1, 2, 3], &[]).await;
+    members.make_voters(&[2, 3]).await;
+    members.write("a", json!(1)).await;
+    for id in 1..=3 {
+        members.applied(id, "a", json!(1)).await;
+    }
+    members
+}
+
+/// Kills leaders until it is the turn of `wanted`; whoever was killed is started by `start`.
+async fn led_by(members: &mut Members, wanted: i32, start: impl Fn(&mut Members, i32)) {
+    loop {
+        let leader = members.leader().await;
+        if leader == wanted {
+            return;
+        }
+        members.kill(leader);
+        start(members, leader);
+    }
+}
+
+/// The one that comes last knows the leader only by what the one that has not moved says of it.
+#[tokio::test]
+async fn a_voter_finds_a_leader_that_moved_while_it_was_away() {
+    let mut members = three_voters().await;
+    members.kill(3);
+    members.kill(2);
+    members.moved(2);
+    members.moved(3);
+    let start = |members: &mut Members, id: i32| {
+        let known: &[i32] = if id == 1 { &[] } else { &[1] };
+        members.start(id, known, &[]);
+    };
+    start(&mut members, 2);
+    led_by(&mut members, 2, start).await;
+    start(&mut members, 3);
+    members.write("a", json!(2)).await;
+    members.applied(3, "a", json!(2)).await;
+    members.equal_states(&[1, 2, 3]).await;
+}
