@@ -70,7 +70,7 @@ impl Claim {
 
 /// Whether an answer shows that it is not `peer` who listens where `peer` was asked. A replica refuses what is
 /// meant for another one, or comes from itself, and no leader says that it does not lead.
-pub(super) fn is_of_another(peer: NodeId, response: &Response) -> bool {
+pub(crate) fn is_of_another(peer: NodeId, response: &Response) -> bool {
     let claim = Claim::of(response);
     let about_change = matches!(
         response,

@@ -46,3 +46,31 @@ async fn a_voter_finds_a_leader_that_moved_while_it_was_away() {
     members.applied(3, "a", json!(2)).await;
     members.equal_states(&[1, 2, 3]).await;
 }
+
+/// Where each was, another answers now, or the one that asks.
+#[tokio::test]
+async fn voters_that_have_changed_places_find_each_other_where_they_are_told() {
+    let mut members = three_voters().await;
+    let ids = [1, 2, 3];
+    for id in ids {
+        members.kill(id);
+    }
+    members.permuted(&ids);
+    for id in ids {
+        let others: Vec<i32> = ids.into_iter().filter(|other| *other != id).collect();
+        members.start(id, &others, &[]);
+    }
+    members.write("a", json!(2)).await;
+    for id in ids {
+        members.applied(id, "a", json!(2)).await;
+    }
+    for id in ids {
+        let url = members.url(id, "");
+        members
+            .quorum_where(1, "the voters where they are now", |quorum| {
+                let mut voters = quorum["voters"].as_array().unwrap().iter();
+                voters.any(|voter| voter["id"] == id && voter["endpoint"] == json!(url))
+            })
+            .await;
+    }
+}

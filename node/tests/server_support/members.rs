@@ -125,6 +125,15 @@ impl Members {
         self.kept.insert(id, listener);
     }
 
+    /// Gives each of these nodes, none of which runs, the port of the one before.
+    pub fn permuted(&mut self, ids: &[i32]) {
+        let ports: Vec<u16> = ids.iter().map(|id| self.ports[id]).collect();
+        for (at, id) in ids.iter().enumerate() {
+            let before = (at + ids.len() - 1) % ids.len();
+            self.ports.insert(*id, ports[before]);
+        }
+    }
+
     pub fn address(&self, id: i32) -> String {
         format!("127.0.0.1:{}", self.ports[&id])
     }
