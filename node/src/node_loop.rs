@@ -97,9 +97,11 @@ impl<D: Disk> NodeLoop<D> {
         } else {
             let before = storage.configured_voters();
             let voters = starting::keep_voters(&mut configuration, before, &recovered)?;
-            storage
-                .note_voters(voters, recovered.quorum_state)
-                .map_err(NodeError::from)?;
+            if let Some(voters) = voters {
+                storage
+                    .note_voters(voters, recovered.quorum_state)
+                    .map_err(NodeError::from)?;
+            }
         }
         let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
         let (machine, applied) = snapshot_work::recover(&storage, newest, bug)?;
