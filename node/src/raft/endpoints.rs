@@ -1,9 +1,9 @@
 //! Owns where other replicas listen, as far as the protocol knows, and so whom this replica can follow.
 //! Never resolves or connects to anything; what a process was configured with goes before this.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Replica;
+use super::{QuorumState, Replica};
 use crate::ids::{Epoch, NodeId};
 
 /// Where a leader listens, as a message said.
@@ -34,9 +34,32 @@ impl Replica {
             .or_else(|| learned.map(|learned| learned.endpoint.clone()))
     }
 
+    /// Where the voters say that `id` listens, or, where they are configured, it told this leader so.
     fn recorded_endpoint_of(&self, id: NodeId) -> Option<String> {
         let voter = self.voter_history.latest().get(id)?;
-        voter.endpoint.clone()
+        voter.endpoint.clone().or_else(|| {
+            let reported = self.as_leader()?.reported.get(&id)?;
+            reported.endpoint.clone()
+        })
+    }
+
+    /// Where others listen, of what is in no log: what configured voters told this leader, and where the leader
+    /// of the epoch is.
+    pub(crate) fn heard_endpoints(&self) -> BTreeMap<NodeId, String> {
+        let reported = self.as_leader().into_iter().flat_map(|leader| {
+            let voters = leader.reported.values();
+            voters.filter_map(|voter| Some((voter.key.id, voter.endpoint.clone()?)))
+        });
+        let leader = self.quorum_state.leader;
+        let leader = leader.and_then(|leader| Some((leader, self.leader_endpoint()?)));
+        let in_log = self.voter_history.kraft_version() >= 1;
+        reported.filter(|_| !in_log).chain(leader).collect()
+    }
+
+    /// Changes whenever [`heard_endpoints`](Self::heard_endpoints) may have.
+    pub(crate) fn endpoint_news(&self) -> (Epoch, Option<NodeId>, u64) {
+        let QuorumState { epoch, leader, .. } = self.quorum_state;
+        (epoch, leader, self.endpoint_news_count)
     }
 
     /// Nobody answered where `peer` was asked, or somebody else did.
@@ -52,6 +75,7 @@ impl Replica {
             learned.has_turn |= learned.first_hand;
             learned.first_hand = false;
             learned.is_silent = true;
+            self.endpoint_news_count += 1;
         }
     }
 
@@ -61,6 +85,7 @@ impl Replica {
             && std::mem::take(&mut learned.is_silent)
         {
             learned.has_turn = !learned.has_turn;
+            self.endpoint_news_count += 1;
         }
     }
 
@@ -77,7 +102,7 @@ impl Replica {
         endpoint: Option<&str>,
         first_hand: bool,
     ) {
-        let Some(endpoint) = endpoint.filter(|_| self.may_follow_strangers()) else {
+        let Some(endpoint) = endpoint.filter(|_| self.may_lead(leader)) else {
             return;
         };
         let known = self.learned_endpoint.as_ref();
@@ -87,8 +112,10 @@ impl Replica {
         if known.is_some_and(|known| !first_hand && (known.first_hand || adds_nothing())) {
             return;
         }
+        let is_news = known.is_none_or(|known| known.endpoint != endpoint);
         let turns = known.map(|known| (known.has_turn, known.is_silent));
         let (has_turn, is_silent) = turns.unwrap_or_default();
+        self.endpoint_news_count += u64::from(is_news);
         self.learned_endpoint = Some(LearnedEndpoint {
             epoch,
             leader,
@@ -118,8 +145,9 @@ impl Replica {
     }
 
     /// Where voters are configured (kraft.version 0), nobody else can lead.
-    fn may_follow_strangers(&self) -> bool {
-        self.voter_history.kraft_version() >= 1 || self.voter_history.latest().is_empty()
+    fn may_lead(&self, id: NodeId) -> bool {
+        let voters = self.voter_history.latest();
+        self.voter_history.kraft_version() >= 1 || voters.is_empty() || voters.contains_id(id)
     }
 
     /// Whom to ask who leads (KAFKA-17030): all voters and the configured bootstrap servers. A removed

@@ -42,6 +42,8 @@ pub struct Replica {
     pub(super) role: RoleState,
     pub(super) peers: Peers,
     pub(super) learned_endpoint: Option<LearnedEndpoint>,
+    /// How often anything was learned of where others listen.
+    pub(super) endpoint_news_count: u64,
     pub(super) shutting_down: bool,
     pub(super) now_ns: u64,
     pub(super) effects: Vec<Effect>,
@@ -97,6 +99,7 @@ impl Replica {
             role,
             peers,
             learned_endpoint: None,
+            endpoint_news_count: 0,
             shutting_down: false,
             now_ns,
             effects: Vec::new(),

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use crate::server_support::eventually;
 use crate::server_support::members::Members;
 
 async fn three_voters() -> Members {
@@ -70,6 +71,52 @@ async fn voters_that_have_changed_places_find_each_other_where_they_are_told() {
             .quorum_where(1, "the voters where they are now", |quorum| {
                 let mut voters = quorum["voters"].as_array().unwrap().iter();
                 voters.any(|voter| voter["id"] == id && voter["endpoint"] == json!(url))
+            })
+            .await;
+    }
+}
+
+/// No log says where it is, so it is followed where it says so itself.
+#[tokio::test]
+async fn a_configured_voter_that_moved_leads_those_that_know_its_old_address() {
+    let mut members = Members::new(&[1, 2, 3]);
+    let known: Vec<String> = (1..=3)
+        .map(|id| format!("--peer={id}={}", members.url(id, "")))
+        .collect();
+    let start = move |members: &mut Members, id: i32| {
+        let peers: Vec<&str> = (1..=3)
+            .filter(|peer| *peer != id)
+            .map(|peer| &*known[peer as usize - 1])
+            .collect();
+        members.start(id, &[], &peers);
+    };
+    for id in 1..=3 {
+        start(&mut members, id);
+    }
+    members.write("a", json!(1)).await;
+    members.applied(3, "a", json!(1)).await;
+    members.kill(3);
+    members.moved(3);
+    start(&mut members, 3);
+    let url = members.url(3, "");
+    eventually(
+        "a leader that was told where the voter is now",
+        async || {
+            let quorum = members.quorum(members.leader().await).await?;
+            (quorum["endpoints"]["3"] == json!(url)).then_some(())
+        },
+    )
+    .await;
+    led_by(&mut members, 3, &start).await;
+    members.write("a", json!(2)).await;
+    for id in 1..=3 {
+        members.applied(id, "a", json!(2)).await;
+    }
+    // Clients are sent there, too.
+    for id in [1, 2] {
+        members
+            .quorum_where(id, "the leader where it is now", |quorum| {
+                quorum["endpoints"]["3"] == json!(url)
             })
             .await;
     }
