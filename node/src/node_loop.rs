@@ -15,6 +15,8 @@ mod snapshots;
 mod starting;
 mod waiting;
 
+use std::collections::BTreeMap;
+
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::Machine;
 use crate::message::Response;
@@ -97,9 +99,11 @@ impl<D: Disk> NodeLoop<D> {
         } else {
             let before = storage.configured_voters();
             let voters = starting::keep_voters(&mut configuration, before, &recovered)?;
-            storage
-                .note_voters(voters, recovered.quorum_state)
-                .map_err(NodeError::from)?;
+            if let Some(voters) = voters {
+                storage
+                    .note_voters(voters, recovered.quorum_state)
+                    .map_err(NodeError::from)?;
+            }
         }
         let newest = recovered.snapshots.last().map(|snapshot| snapshot.id);
         let (machine, applied) = snapshot_work::recover(&storage, newest, bug)?;
@@ -324,6 +328,16 @@ impl<D: Disk> NodeLoop<D> {
     /// What the node knows about its quorum.
     pub fn describe(&self) -> QuorumDescription {
         self.replica.describe()
+    }
+
+    /// Where others listen, as far as this node has heard and its log does not say.
+    pub(crate) fn heard_endpoints(&self) -> BTreeMap<NodeId, String> {
+        self.replica.heard_endpoints()
+    }
+
+    /// Changes whenever what this node knows of where others listen may have, other than by its log.
+    pub(crate) fn endpoint_news(&self) -> (Epoch, Option<NodeId>, u64) {
+        self.replica.endpoint_news()
     }
 
     /// How far the state machine is, and the hash of its state, by which nodes can be compared that

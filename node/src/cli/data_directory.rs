@@ -8,7 +8,8 @@ use super::start_arguments::StartArguments;
 use crate::storage::{VotersFrom, meta};
 
 /// Refuses a start that mixes the two ways to know the voters: that way two nodes could each begin a
-/// cluster of their own (KAFKA-19489).
+/// cluster of their own (KAFKA-19489). Whether voters that were configured have been put into the log since
+/// is for whoever reads the log.
 ///
 /// # Errors
 /// With what is wrong and what to do, for people.
@@ -32,10 +33,6 @@ fn judge(start: &StartArguments, formatted: Option<VotersFrom>) -> Result<(), St
         None if !start.bootstrap.is_empty() => Err(format!(
             "{data} is not formatted, and a node that asks others for its voters (--bootstrap) has to \
              be. Format it first: kraft-node format --id {id} --data {data} --no-initial-controllers"
-        )),
-        Some(VotersFrom::Configuration) if !start.bootstrap.is_empty() => Err(format!(
-            "{data} is in use for a cluster whose voters are configured, so --bootstrap has no place. \
-             Name its other voters with --peer as before, or format another directory"
         )),
         Some(VotersFrom::Log) if !start.peers.is_empty() => Err(format!(
             "{data} is formatted for a cluster whose voters are in the log, so --peer has no place: \
@@ -64,6 +61,7 @@ mod tests {
             (peer, None),
             (peer, configured),
             (bootstrap, in_log),
+            (bootstrap, configured),
             (&[], None),
             (&[], configured),
             (&[], in_log),
@@ -72,7 +70,6 @@ mod tests {
         }
         for (arguments, formatted, advice) in [
             (bootstrap, None, "Format it first: kraft-node format --id 1"),
-            (bootstrap, configured, "--peer as before"),
             (peer, in_log, "Use --bootstrap"),
         ] {
             let refusal = judged(arguments, formatted).unwrap_err();

@@ -171,6 +171,12 @@ pub enum StartError {
          yet. Say where a node of that cluster listens: --bootstrap ID=URL"
     )]
     NobodyToAsk,
+    /// It is told whom to ask for the voters, and they are configured (kraft.version 0).
+    #[error(
+        "it is of a cluster whose voters are configured, so --bootstrap has no place. Name its other voters with \
+         --peer as before, or format another directory"
+    )]
+    VotersAreConfigured,
     /// It was among other configured voters before (kraft.version 0).
     #[error(
         "it was started before among the voters {}, and now among {}. Voters that are configured stay the same \

@@ -31,29 +31,35 @@ pub(super) fn rely_on_log(
     }
 }
 
-/// Holds a replica to the voters that were configured before, and returns those to be noted from now on.
+/// Holds a replica to the voters that were configured before, and returns those to be noted from now on, if any
+/// are known.
 ///
 /// Once the log says that kraft.version 1 is in force, it names the voters, and those that were configured
 /// matter only if that record is not committed and cut off again: then those from before are in force, whatever
 /// the replica is started with now.
 ///
 /// # Errors
-/// If it is started with others under kraft.version 0.
+/// If it is started with others under kraft.version 0, or is to ask for them.
 pub(super) fn keep_voters(
     configuration: &mut Configuration,
     before: Option<&BTreeSet<NodeId>>,
     recovered: &Recovered,
-) -> Result<BTreeSet<NodeId>, StartError> {
+) -> Result<Option<BTreeSet<NodeId>>, StartError> {
+    let in_log = are_voters_in_log(recovered);
+    let asks = configuration.voters.is_empty() && !configuration.bootstrap.is_empty();
+    if asks && !in_log {
+        return Err(StartError::VotersAreConfigured);
+    }
     let now: BTreeSet<NodeId> = configuration.voters.ids().collect();
     let Some(before) = before.filter(|before| **before != now) else {
-        return Ok(now);
+        return Ok((!asks).then_some(now));
     };
     let before = before.clone();
-    if !are_voters_in_log(recovered) {
+    if !in_log {
         return Err(StartError::OtherVoters { before, now });
     }
     configuration.voters = before.iter().copied().collect();
-    Ok(before)
+    Ok(Some(before))
 }
 
 fn are_voters_in_log(recovered: &Recovered) -> bool {
@@ -126,7 +132,7 @@ mod tests {
         let three = set(&[1, 2, 3]);
         let kept = |given: &[i32], before: Option<&BTreeSet<NodeId>>, recovered: &Recovered| {
             let mut configuration = of(given);
-            let noted = keep_voters(&mut configuration, before, recovered)?;
+            let noted = keep_voters(&mut configuration, before, recovered)?.unwrap();
             let in_force: BTreeSet<_> = configuration.voters.ids().collect();
             assert_eq!(in_force, noted);
             Ok::<_, StartError>(noted)
@@ -155,8 +161,25 @@ mod tests {
             }),
             ..Recovered::default()
         };
+        let asking = |before: Option<&BTreeSet<NodeId>>, recovered: &Recovered| {
+            let mut configuration = Configuration {
+                voters: VoterSet::default(),
+                ..configuration(&[2])
+            };
+            let noted = keep_voters(&mut configuration, before, recovered)?;
+            let in_force: BTreeSet<_> = configuration.voters.ids().collect();
+            Ok::<_, StartError>((in_force, noted))
+        };
+        for before in [None, Some(&three)] {
+            let refusal = asking(before, &configured).unwrap_err();
+            assert!(matches!(refusal, StartError::VotersAreConfigured));
+        }
         for upgraded in [in_log, in_snapshot] {
             assert_eq!(kept(&[1], Some(&three), &upgraded).unwrap(), three);
+            let (in_force, noted) = asking(Some(&three), &upgraded).unwrap();
+            assert_eq!((in_force, noted.as_ref()), (three.clone(), Some(&three)));
+            // Never known here, and so none are noted.
+            assert_eq!(asking(None, &upgraded).unwrap(), (set(&[]), None));
         }
     }
 }

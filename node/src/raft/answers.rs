@@ -68,6 +68,26 @@ impl Claim {
     }
 }
 
+/// Whether an answer shows that it is not `peer` who listens where `peer` was asked. A replica refuses what is
+/// meant for another one, or comes from itself, and no leader says that it does not lead.
+pub(crate) fn is_of_another(peer: NodeId, response: &Response) -> bool {
+    let claim = Claim::of(response);
+    let about_change = matches!(
+        response,
+        Response::AddRaftVoter(_)
+            | Response::RemoveRaftVoter(_)
+            | Response::UpdateRaftVoter(_)
+            | Response::UpdateFeatures(_)
+    );
+    match claim.error {
+        ErrorCode::InvalidVoterKey | ErrorCode::InconsistentClusterId => true,
+        // The leader may find a change itself invalid.
+        ErrorCode::InvalidRequest => !about_change,
+        ErrorCode::NotLeaderOrFollower => claim.leader == Some(peer),
+        _ => false,
+    }
+}
+
 impl Replica {
     pub(super) fn on_answer(&mut self, peer: NodeId, correlation: Correlation, answer: PeerAnswer) {
         let Some(asked) = self.peers.take_asked(peer, correlation) else {
@@ -75,8 +95,14 @@ impl Replica {
         };
         let PeerAnswer::Response(response) = answer else {
             self.peers.back_off(self.now_ns, peer);
+            if asked != Asked::ApiVersions {
+                self.note_silence(peer);
+            }
             return self.on_unanswered_probe(correlation);
         };
+        if asked != Asked::ApiVersions && is_of_another(peer, &response) {
+            self.note_another(peer);
+        }
         let claim = Claim::of(&response);
         match (asked, *response) {
             (Asked::Vote { epoch, pre_vote }, Response::Vote(response)) => {
@@ -168,7 +194,14 @@ impl Replica {
             _ => {
                 let before = self.quorum_state;
                 if let Some(leader) = leader {
-                    let first_hand = leader == peer;
+                    // A leader says nothing of the kind; whoever does, and names it, is another.
+                    let of_another = matches!(
+                        error,
+                        ErrorCode::NotLeaderOrFollower
+                            | ErrorCode::InvalidVoterKey
+                            | ErrorCode::InvalidRequest
+                    );
+                    let first_hand = leader == peer && !of_another;
                     self.learn_endpoint(leader, epoch, claim.endpoint.as_deref(), first_hand);
                 }
                 self.learn_leader(leader, epoch);

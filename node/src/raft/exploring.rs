@@ -99,6 +99,7 @@ impl Replica {
             role,
             peers,
             learned_endpoint,
+            endpoint_news_count: _, // decides nothing
             shutting_down,
             now_ns: _,  // 0 whenever it is still
             effects: _, // empty between steps

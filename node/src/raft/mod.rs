@@ -30,6 +30,7 @@ mod voter_changes;
 mod voter_history;
 mod votes;
 
+pub(crate) use answers::is_of_another;
 pub use describe::{QuorumDescription, ReplicaDescription};
 pub use exploring::{AWAITED, Alarm, EXPLORED_TIMERS};
 pub use io::{

@@ -64,9 +64,9 @@ impl Peers {
     }
 
     /// Lets time pass: overdue requests have failed, finished back-off ends. Returns what failed.
-    pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<Correlation> {
+    pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<(NodeId, Correlation)> {
         let mut failed = Vec::new();
-        for connection in self.connections.values_mut() {
+        for (peer, connection) in &mut self.connections {
             if connection
                 .backoff_until_ns
                 .is_some_and(|until| is_due(until, now_ns))
@@ -77,7 +77,7 @@ impl Peers {
                 .in_flight
                 .take_if(|request| is_due(request.deadline_ns, now_ns));
             if let Some(request) = overdue {
-                failed.push(request.correlation);
+                failed.push((*peer, request.correlation));
                 connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
             }
         }
@@ -216,7 +216,7 @@ mod tests {
         let late = peers.note_sent(0, PEER, Asked::Fetch);
         assert_eq!(peers.expire(99), []);
         assert_eq!(peers.next_deadline_ns(), 100);
-        assert_eq!(peers.expire(100), [late]);
+        assert_eq!(peers.expire(100), [(PEER, late)]);
         assert_eq!(peers.take_asked(PEER, late), None);
         assert!(!peers.is_ready(PEER));
         assert_eq!(peers.next_deadline_ns(), 110);

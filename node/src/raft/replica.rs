@@ -42,6 +42,8 @@ pub struct Replica {
     pub(super) role: RoleState,
     pub(super) peers: Peers,
     pub(super) learned_endpoint: Option<LearnedEndpoint>,
+    /// How often anything was learned of where others listen.
+    pub(super) endpoint_news_count: u64,
     pub(super) shutting_down: bool,
     pub(super) now_ns: u64,
     pub(super) effects: Vec<Effect>,
@@ -97,6 +99,7 @@ impl Replica {
             role,
             peers,
             learned_endpoint: None,
+            endpoint_news_count: 0,
             shutting_down: false,
             now_ns,
             effects: Vec::new(),
@@ -159,7 +162,8 @@ impl Replica {
             "the outcome of an installation comes when one was asked for, and before all else"
         );
         self.now_ns = now_ns;
-        for correlation in self.peers.expire(now_ns) {
+        for (peer, correlation) in self.peers.expire(now_ns) {
+            self.note_silence(peer);
             self.on_unanswered_probe(correlation);
         }
         match input {
@@ -417,6 +421,7 @@ impl Replica {
     }
 
     pub(super) fn send(&mut self, peer: NodeId, asked: Asked, request: Request) {
+        self.take_turns(peer);
         let endpoint = self.endpoint_of(peer);
         self.send_to(peer, endpoint, asked, request);
     }

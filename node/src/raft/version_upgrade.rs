@@ -20,6 +20,7 @@ impl Replica {
     pub(super) fn note_reported(&mut self, voter: Voter) {
         if let Some(leader) = self.as_leader_mut() {
             leader.reported.insert(voter.key.id, voter);
+            self.endpoint_news_count += 1;
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Addresses {
     fixed: BTreeMap<NodeId, String>,
     /// Where this process was told to look first.
     hints: BTreeMap<NodeId, String>,
-    /// From the voters in the log.
+    /// From the voters in the log, and what was heard besides.
     learned: RwLock<BTreeMap<NodeId, String>>,
 }
 
@@ -27,11 +27,12 @@ impl Addresses {
         }
     }
 
-    /// Takes over what the voters in force say of themselves.
-    pub(crate) fn learn(&self, quorum: &QuorumDescription) {
+    /// Takes over what the voters in force say of themselves, and what was heard, which is newer.
+    pub(crate) fn learn(&self, quorum: &QuorumDescription, heard: BTreeMap<NodeId, String>) {
         let replicas = quorum.voters.iter().chain(&quorum.observers);
         let learned = replicas
             .filter_map(|replica| Some((replica.id, replica.endpoint.clone()?)))
+            .chain(heard)
             .collect();
         *self.learned.write().unwrap_or_else(PoisonError::into_inner) = learned;
     }

@@ -147,7 +147,9 @@ impl Driver {
     /// When it cannot go on. Nothing that was held back may leave any more.
     pub(crate) async fn run<D: Disk>(mut self, mut node: NodeLoop<D>) -> Result<(), DriverError> {
         self.view.publish(node.serving_leader(), node.epoch());
-        self.addresses.learn(&node.describe());
+        self.addresses
+            .learn(&node.describe(), node.heard_endpoints());
+        let mut endpoint_news = node.endpoint_news();
         while !self.has_stopped(&node) {
             let waits_since_ns = monotonic_ns();
             let mut taken = Taken::default();
@@ -159,8 +161,10 @@ impl Driver {
             }
             self.run_once(&mut node, woken, &mut taken).await?;
             self.view.publish(node.serving_leader(), node.epoch());
-            if std::mem::take(&mut self.outbox.voters_changed) {
-                self.addresses.learn(&node.describe());
+            let news_before = std::mem::replace(&mut endpoint_news, node.endpoint_news());
+            if std::mem::take(&mut self.outbox.voters_changed) || news_before != endpoint_news {
+                self.addresses
+                    .learn(&node.describe(), node.heard_endpoints());
             }
             for reply in taken.descriptions {
                 // Fails only when whoever asked has left.

@@ -3,7 +3,8 @@
 //!
 //! Where a peer listens is said by, in this order: the routes that this process was given, the peer itself
 //! (KIP-853), and the hints that this process was given. A hint is also tried, in turns, while nobody answers
-//! where the peer is said to listen: when all voters have moved, nobody is left who could say where to.
+//! where the peer is said to listen, or another replica does: when all voters have moved, nobody is left who could
+//! say where to, and one may have moved to where another was.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ use crate::batch::MAX_BATCH_BYTES;
 use crate::ids::NodeId;
 use crate::message::{Request, Response};
 use crate::node_loop::Arrival;
-use crate::raft::{Correlation, PeerAnswer};
+use crate::raft::{self, Correlation, PeerAnswer};
 
 use super::complaints::Complaints;
 use super::mailbox::{Mailbox, Message};
@@ -30,6 +31,10 @@ use super::wire::{self, RequestKind};
 
 /// Largest response that is read: one oversized batch on top of an ordinary answer, in bytes.
 const MAX_RESPONSE_BYTES: usize = MAX_BATCH_BYTES + 4 * 1024 * 1024;
+
+/// How many of the addresses that one peer is said to have are kept: what the voters in the log say, and what
+/// others say of a leader that has moved since.
+const MAX_LEARNED_COUNT: usize = 2;
 
 /// The other replicas, as this node reaches them.
 #[derive(Debug)]
@@ -40,8 +45,8 @@ pub(crate) struct Peers {
     routes: BTreeMap<NodeId, Arc<Link>>,
     /// Where this process was told to look first.
     hints: BTreeMap<NodeId, Arc<Link>>,
-    /// Where the protocol says that they are.
-    learned: BTreeMap<NodeId, Arc<Link>>,
+    /// Where the protocol says that they are, the oldest first.
+    learned: BTreeMap<NodeId, Vec<Arc<Link>>>,
     request_timeout: Duration,
 }
 
@@ -79,19 +84,24 @@ impl Peers {
             return hint.map(Arc::clone);
         };
         let authority = authority_of(endpoint);
-        let learned = match self.learned.get(&peer) {
-            Some(known) if known.authority == authority => known,
-            _ => {
+        let links = self.learned.entry(peer).or_default();
+        let known = links.iter().find(|link| link.authority == authority);
+        let learned = match known {
+            Some(known) => Arc::clone(known),
+            None => {
                 let link = Arc::new(Link::new(endpoint));
-                self.learned.insert(peer, link);
-                self.learned.get(&peer)?
+                if links.len() == MAX_LEARNED_COUNT {
+                    links.remove(0);
+                }
+                links.push(Arc::clone(&link));
+                link
             }
         };
         match hint {
             Some(hint) if hint.authority != authority && learned.takes_turn_after_silence() => {
                 Some(Arc::clone(hint))
             }
-            _ => Some(Arc::clone(learned)),
+            _ => Some(learned),
         }
     }
 
@@ -107,7 +117,8 @@ impl Peers {
             return Some(Arc::clone(known));
         }
         let authority = authority_of(endpoint?);
-        let known = self.learned.get(&peer).into_iter().chain(hint);
+        let learned = self.learned.get(&peer).into_iter().flatten();
+        let known = learned.chain(hint);
         let mut same = known.filter(|link| link.authority == authority);
         match same.next() {
             Some(link) => Some(Arc::clone(link)),
@@ -146,7 +157,7 @@ impl Peers {
             _ => self.request_timeout,
         };
         self.runtime.spawn(async move {
-            let answer = match link.ask(correlation, request, timeout).await {
+            let answer = match link.ask(peer, correlation, request, timeout).await {
                 Ok(response) => {
                     link.complaints.note(peer, &link.authority, &response);
                     PeerAnswer::Response(Box::new(response))
@@ -171,7 +182,7 @@ struct Link {
     authority: String,
     complaints: Complaints,
     idle: Mutex<Idle>,
-    /// Whether the last request had no answer, and nothing was made of that yet.
+    /// Whether the last request had no answer of the peer, and nothing was made of that yet.
     is_silent: AtomicBool,
 }
 
@@ -199,6 +210,7 @@ impl Link {
 
     async fn ask(
         &self,
+        peer: NodeId,
         correlation: Correlation,
         request: Request,
         timeout: Duration,
@@ -213,7 +225,9 @@ impl Link {
             Ok(Err(reason)) => Err(reason),
             Err(_) => Err("timed out".into()),
         };
-        self.is_silent.store(outcome.is_err(), Ordering::Relaxed);
+        let answered = outcome.as_ref();
+        let is_silent = answered.map_or(true, |(response, _)| raft::is_of_another(peer, response));
+        self.is_silent.store(is_silent, Ordering::Relaxed);
         let mut idle = self.idle();
         match outcome {
             Ok((response, connection)) => {
@@ -512,6 +526,72 @@ mod tests {
                 request(),
             );
             let mut stream = accept(&old).await;
+            serve_one(&mut stream, "200 OK\r\nconnection: close", &body).await;
+            assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
+        }
+    }
+
+    /// Two peers that have changed places, say, and of which one was told where the other is now.
+    #[tokio::test]
+    async fn an_answer_of_another_replica_gives_the_hint_its_turn() {
+        let (another, another_url) = listen().await;
+        let (right, right_url) = listen().await;
+        let (mut peers, mut inbox) = peers(&[&right_url], Duration::from_secs(60));
+        let close = "200 OK\r\nconnection: close";
+        let refused = [
+            (ErrorCode::InvalidVoterKey, None),
+            (ErrorCode::InvalidRequest, None),
+            (ErrorCode::InconsistentClusterId, None),
+            (ErrorCode::NotLeaderOrFollower, Some(NodeId(2))),
+        ];
+        let mut correlation = 0;
+        for (error, leader_id) in refused {
+            for (listener, error) in [(&another, error), (&right, ErrorCode::None)] {
+                let (_, body) =
+                    wire::encode_response(&Response::EndQuorumEpoch(QuorumEpochResponse {
+                        error,
+                        leader_id,
+                        leader_epoch: Epoch(3),
+                        leader_endpoint: None,
+                    }));
+                correlation += 1;
+                peers.send(
+                    NodeId(2),
+                    Some(&another_url),
+                    Correlation(correlation),
+                    request(),
+                );
+                let mut stream = accept(listener).await;
+                serve_one(&mut stream, close, &body).await;
+                assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
+            }
+        }
+    }
+
+    /// What the voters say and what others say of a leader, in turns, leave the hint its turns.
+    #[tokio::test]
+    async fn each_address_that_a_peer_is_said_to_have_leaves_the_hint_its_own_turn() {
+        let (right, right_url) = listen().await;
+        let (mut peers, mut inbox) = peers(&[&right_url], Duration::from_secs(60));
+        let mut gone_urls = Vec::new();
+        for _ in 0..2 {
+            let (gone, url) = listen().await;
+            drop(gone);
+            gone_urls.push(url);
+        }
+        for (correlation, url) in gone_urls.iter().enumerate() {
+            let gone = outcome_of(&mut peers, &mut inbox, correlation as u64, url).await;
+            assert_eq!(gone, PeerAnswer::Failed);
+        }
+        let (_, body) = wire::encode_response(&response());
+        for (correlation, url) in gone_urls.iter().enumerate() {
+            peers.send(
+                NodeId(2),
+                Some(url),
+                Correlation(10 + correlation as u64),
+                request(),
+            );
+            let mut stream = accept(&right).await;
             serve_one(&mut stream, "200 OK\r\nconnection: close", &body).await;
             assert!(matches!(next(&mut inbox).await.2, PeerAnswer::Response(_)));
         }

@@ -333,6 +333,72 @@ fn a_leader_that_moved_is_reached_where_it_says() {
     assert_eq!(response.leader_endpoint.as_deref(), Some("http://moved"));
 }
 
+/// The voters in the log know nothing of the move, and the leader cannot reach this replica to tell it.
+#[test]
+fn a_leader_that_moved_is_also_sought_where_others_say_while_it_is_silent() {
+    let (mut follower, fetch) = Changing::following(&[1, 2, 3], None);
+    let solo = &mut follower.solo;
+    // The voters' word first: what another says may be older.
+    let mut effects = solo.fail(PEER, fetch);
+    let mut asked = Vec::new();
+    while asked.len() < 4 {
+        let sent = sends(&effects).first().map(|sent| (sent.0, sent.1));
+        let endpoint = endpoints(&effects).first().and_then(|sent| sent.1.clone());
+        effects = Vec::new();
+        if let Some((peer, correlation)) = sent {
+            effects = if peer == PEER {
+                asked.push(endpoint.unwrap());
+                solo.fail(peer, correlation)
+            } else {
+                let response = FetchResponse {
+                    error: ErrorCode::NotLeaderOrFollower,
+                    leader_id: Some(PEER),
+                    leader_endpoint: Some("http://moved".to_owned()),
+                    ..solo.fetched(Vec::new())
+                };
+                solo.answer(peer, correlation, Response::Fetch(response))
+            };
+        }
+        if sends(&effects).is_empty() {
+            effects = solo.tick_at_deadline();
+        }
+    }
+    assert_eq!(
+        asked,
+        ["http://n2", "http://moved", "http://n2", "http://moved"]
+    );
+}
+
+/// Another voter has moved to where the leader was.
+#[test]
+fn who_refuses_in_the_name_of_the_leader_is_not_the_leader() {
+    let (mut follower, fetch) = Changing::following(&[1, 2, 3], None);
+    let solo = &mut follower.solo;
+    let refused = |solo: &Solo, endpoint: &str| {
+        Response::Fetch(FetchResponse {
+            error: ErrorCode::NotLeaderOrFollower,
+            leader_id: Some(PEER),
+            leader_endpoint: Some(endpoint.to_owned()),
+            ..solo.fetched(Vec::new())
+        })
+    };
+    let response = refused(solo, "http://moved");
+    solo.answer(PEER, fetch, response);
+    let mut effects = Vec::new();
+    let leader_asked = loop {
+        let asked = endpoints(&effects).into_iter();
+        if let Some((_, endpoint)) = asked.into_iter().find(|(peer, _)| *peer == PEER.0) {
+            break endpoint;
+        }
+        let other = sends(&effects).first().map(|sent| (sent.0, sent.1));
+        effects = match other {
+            Some((peer, correlation)) => solo.fail(peer, correlation),
+            None => solo.tick_at_deadline(),
+        };
+    };
+    assert_eq!(leader_asked.as_deref(), Some("http://moved"));
+}
+
 #[test]
 fn every_answer_of_a_leader_says_where_it_listens() {
     let mut leader = Changing::leading(&[1, 2, 3], None);

@@ -88,6 +88,14 @@ impl Solo {
         })
     }
 
+    pub(crate) fn fail(&mut self, peer: NodeId, correlation: Correlation) -> Vec<Effect> {
+        self.step(Input::PeerAnswer {
+            peer,
+            correlation,
+            answer: PeerAnswer::Failed,
+        })
+    }
+
     pub(crate) fn flush(&mut self) -> Vec<Effect> {
         self.step(Input::Flushed {
             log_end: self.replica.log_end(),

@@ -3,13 +3,16 @@
 
 use node::control_record::ControlRecord;
 use node::ids::{DirectoryId, NodeId, Offset, ReplicaKey};
-use node::message::{ErrorCode, Request, Response, UpdateFeaturesRequest, VoterChangeResponse};
-use node::raft::{Configuration, Effect, QuorumState, Recovered};
+use node::message::{
+    BeginQuorumEpochRequest, ErrorCode, Request, Response, UpdateFeaturesRequest,
+    VoterChangeResponse,
+};
+use node::raft::{Configuration, Effect, QuorumState, Recovered, Role};
 use node::voters::{VersionRange, Voter};
 
 use crate::changing::{Changing, change_reply, key, probe, refusal, voter};
 use crate::cluster::{MS, TIMERS};
-use crate::solo::{ME, PEER, Solo, sends};
+use crate::solo::{ME, OTHER, PEER, Solo, sends};
 
 /// Replica n1 of three that are configured: it has a directory and says where it listens.
 fn configuration() -> Configuration {
@@ -306,4 +309,48 @@ fn told_at_ms(error: ErrorCode) -> Vec<u64> {
 fn a_configured_voter_tells_its_leader_once_who_it_is_and_again_if_that_was_not_taken() {
     assert_eq!(told_at_ms(ErrorCode::None), [200]);
     assert_eq!(told_at_ms(ErrorCode::RequestTimedOut), [200, 400, 600, 800]);
+}
+
+/// No log says where configured voters listen, so what they say themselves is all there is (KIP-853).
+#[test]
+fn a_configured_voter_is_reached_where_it_says_that_it_listens() {
+    let endpoint_of = |effects: &[Effect], wanted: NodeId| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Send { peer, endpoint, .. } if *peer == wanted => Some(endpoint.clone()),
+            _ => None,
+        })
+    };
+    let (mut solo, _) = Solo::start(configuration(), Recovered::default());
+    let begin = |leader_id: NodeId| {
+        Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
+            cluster_id: "test".to_owned(),
+            voter: key(1),
+            leader_id,
+            leader_epoch: node::ids::Epoch(4),
+            leader_endpoint: Some("http://moved".to_owned()),
+        })
+    };
+    // Nobody else can lead, wherever it listens.
+    solo.request(begin(NodeId(9)));
+    assert_eq!(
+        (solo.replica.role(), solo.replica.leader()),
+        (Role::Unattached, None)
+    );
+    let effects = solo.request(begin(PEER));
+    assert_eq!(solo.replica.leader(), Some(PEER));
+    assert_eq!(
+        endpoint_of(&effects, PEER),
+        Some(Some("http://moved".to_owned()))
+    );
+
+    let mut leader = leading();
+    let mut moved = voter(3);
+    moved.endpoint = Some("http://moved".to_owned());
+    report(&mut leader, &moved);
+    let mut effects = Vec::new();
+    while endpoint_of(&effects, OTHER).is_none() {
+        effects = leader.solo.tick_at_deadline();
+        assert_eq!(leader.solo.replica.role(), Role::Leader);
+    }
+    assert_eq!(endpoint_of(&effects, OTHER), Some(moved.endpoint));
 }

@@ -5,6 +5,7 @@
 mod changing;
 mod formatted;
 mod leaving;
+mod moving;
 mod refusals;
 #[path = "../server_support/mod.rs"]
 mod server_support;

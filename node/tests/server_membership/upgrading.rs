@@ -89,3 +89,36 @@ async fn configured_voters_enter_the_log_and_change_from_then_on() {
         .await;
     assert_eq!(left["kraft_version"], 1);
 }
+
+/// What the directory was made for says nothing of what its log says since.
+#[tokio::test]
+async fn a_node_whose_voters_were_put_into_the_log_may_ask_for_them() {
+    let mut members = Members::new(&[1, 2, 3]);
+    for id in 1..=3 {
+        start(&mut members, id);
+    }
+    members.write("a", json!(1)).await;
+    members.applied(3, "a", json!(1)).await;
+    members.kill(3);
+    let (code, said) = members.try_start(3, &[1, 2], &[]).unwrap_err();
+    assert_eq!(code, 255, "{said}");
+    assert!(said.contains("voters are configured"), "{said}");
+    start(&mut members, 3);
+
+    let server = members.address(1);
+    members
+        .make(|| tool(&["upgrade", "--bootstrap-server", &server]))
+        .await;
+    members
+        .quorum_where(3, "voters in the log", |quorum| {
+            quorum["kraft_version"] == 1
+        })
+        .await;
+    members.kill(3);
+    members.start(3, &[1, 2], &[]);
+    members.write("a", json!(2)).await;
+    members.applied(3, "a", json!(2)).await;
+    let described = members.quorum(3).await.unwrap();
+    assert_eq!(ids(&described["voters"]), [1, 2, 3], "{described}");
+    assert_eq!(described["is_voter"], true);
+}

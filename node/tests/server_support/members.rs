@@ -117,6 +117,23 @@ impl Members {
         members
     }
 
+    /// Gives a node that does not run a new port.
+    pub fn moved(&mut self, id: i32) {
+        assert!(!self.nodes.contains_key(&id), "a running node has a port");
+        let (port, listener) = reserved_port();
+        self.ports.insert(id, port);
+        self.kept.insert(id, listener);
+    }
+
+    /// Gives each of these nodes, none of which runs, the port of the one before.
+    pub fn permuted(&mut self, ids: &[i32]) {
+        let ports: Vec<u16> = ids.iter().map(|id| self.ports[id]).collect();
+        for (at, id) in ids.iter().enumerate() {
+            let before = (at + ids.len() - 1) % ids.len();
+            self.ports.insert(*id, ports[before]);
+        }
+    }
+
     pub fn address(&self, id: i32) -> String {
         format!("127.0.0.1:{}", self.ports[&id])
     }

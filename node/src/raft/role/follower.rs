@@ -84,7 +84,12 @@ impl Replica {
         let RoleState::Follower(state) = &self.role else {
             return false;
         };
+        let leader = state.leader;
         let due = is_due(state.fetch_deadline_ns, self.now_ns);
+        if due {
+            // What is still asked there is forgotten, and so would be that nobody answered.
+            self.note_silence(leader);
+        }
         if due && self.is_voter() {
             self.become_prospective("fetch timeout");
         } else if due {
