@@ -80,6 +80,7 @@ pub(crate) fn recover<D: Disk>(
         directory_id: new_directory_id,
         voters_from: VotersFrom::Configuration,
         tells_log_end: true,
+        has_checksum: true,
     };
     let meta = match meta::read(disk)? {
         Some(found) if found.identity != *identity => {
@@ -136,6 +137,7 @@ pub(crate) fn recover<D: Disk>(
     let wanted = Meta {
         directory_id: meta.directory_id.or(new_directory_id),
         tells_log_end: true,
+        has_checksum: true,
         ..meta.clone()
     };
     Ok(Found {
