@@ -248,6 +248,39 @@ async fn a_head_that_is_too_long_is_refused() {
     assert_eq!(write(&node).await, 200);
 }
 
+/// Otherwise a request could be hidden in what a proxy takes for the body of another one.
+#[tokio::test]
+async fn what_follows_a_request_of_two_lengths_is_no_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let chunked = "transfer-encoding: chunked";
+    let chunk = "b\r\n{\"value\":1}\r\n0\r\n\r\n";
+    let smuggled = "{\"value\":2}";
+    let smuggled = format!(
+        "PUT /registers/b HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{smuggled}",
+        smuggled.len()
+    );
+    let length = format!("content-length: {}", chunk.len() + smuggled.len());
+    for headers in [
+        format!("{length}\r\n{chunked}"),
+        format!("{chunked}\r\n{length}"),
+        chunked.to_owned(),
+    ] {
+        let mut raw = Raw::connect(node.port).unwrap();
+        raw.send(format!(
+            "PUT /registers/a HTTP/1.1\r\nhost: x\r\n{headers}\r\n\r\n{chunk}{smuggled}"
+        ))
+        .unwrap();
+        let (said, is_over) = raw.rest();
+        let (answer, length) = Answer::parse(&said).unwrap();
+        assert_eq!(answer.status, 200, "{headers}");
+        assert_eq!(said.len(), length, "{headers}: a second answer");
+        assert!(is_over, "{headers}");
+    }
+    let (_, body) = ask(client().get(node.url("/registers/b"))).await.unwrap();
+    assert!(body["value"].is_null(), "{body}");
+}
+
 /// Whoever announces, sends or goes on sending too much is told so without being waited for, and reads it.
 #[tokio::test]
 async fn a_body_that_is_too_long_is_refused_at_once_and_ends_its_connection() {

@@ -79,6 +79,18 @@ async fn every_malformed_request_is_refused_in_json() {
         (client.post(&swap).body("{\"expected\":1}"), 400),
         (client.post(&swap).body("{\"new\":1}"), 400),
         (client.get(node.url("/registers/%ff")), 400),
+        (client.get(node.url("/registers/%")), 400),
+        (client.get(node.url("/counters/a%zz")), 400),
+        (
+            client.put(node.url("/registers/%4")).body("{\"value\":1}"),
+            400,
+        ),
+        (
+            client
+                .post(node.url("/registers/a%%41/compare-and-set"))
+                .body("{\"expected\":null,\"new\":1}"),
+            400,
+        ),
         (client.get(node.url("/registers/")), 404),
         (client.get(node.url("/nowhere")), 404),
         (client.delete(&register), 405),
@@ -170,6 +182,13 @@ async fn what_is_wrong_with_a_body_names_the_field() {
     let (_, body) = ask(request).await.unwrap();
     let message = body["error"]["message"].as_str().unwrap();
     assert!(message.contains(": replica.id: invalid "), "{message}");
+    let deep = format!("{{\"value\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let request = client.put(node.url("/registers/a")).body(deep);
+    let (_, body) = ask(request).await.unwrap();
+    let message = body["error"]["message"].as_str().unwrap();
+    let words = ["value[0], ", " levels deep: recursion limit exceeded at "];
+    assert!(words.iter().all(|it| message.contains(it)), "{message}");
+    assert!(message.len() < 150, "{message}");
 }
 
 #[tokio::test]

@@ -12,7 +12,13 @@ use super::output::cannot_print;
 use super::{EXIT_ENVIRONMENT, EXIT_STOPPED, fail};
 use crate::batch::Batch;
 use crate::ids::Offset;
-use crate::storage::dump::{Dump, Item, LOG_START_FILE, decode_log_start, segment_base_offset};
+use crate::storage::dump::{
+    Dump, Item, LOG_START_FILE, decode_log_start, judge_log, segment_base_offset,
+};
+use crate::storage::{OpenError, ReadOnlyDisk};
+
+/// How often a log that changes while it is read is judged at most.
+const MAX_JUDGED_COUNT: usize = 4;
 
 #[derive(Debug, Args)]
 pub(super) struct DumpLogArguments {
@@ -80,10 +86,56 @@ fn dump(data: &Path, with_records: bool, output: &mut impl Write) -> Result<usiz
         });
         outcome?;
     }
+    if damage_count == 0
+        && let Some(refusal) = refusal(data)?
+    {
+        writeln!(output, "DAMAGE {}", in_short(&refusal))?;
+        damage_count += 1;
+    }
     if damage_count > 0 {
         writeln!(output, "damaged places: {damage_count}")?;
     }
     Ok(damage_count)
+}
+
+/// Why a start would not take the log, which shows in no segment by itself: its end is lost, or what tells of that.
+fn refusal(data: &Path) -> Result<Option<OpenError>, DumpError> {
+    let disk = ReadOnlyDisk::new(data);
+    let mut before = String::new();
+    for _ in 0..MAX_JUDGED_COUNT {
+        let refusal = match judge_log(&disk) {
+            Ok(()) => return Ok(None),
+            Err(OpenError::Disk { file, source, .. }) if source.kind() != ErrorKind::NotFound => {
+                return Err(unreadable(&data.join(file))(source));
+            }
+            Err(refusal) => refusal,
+        };
+        // A node that runs may have cut or rolled its log meanwhile; what is lost is lost every time.
+        let words = refusal.to_string();
+        if words == before {
+            return Ok(Some(refusal));
+        }
+        before = words;
+    }
+    Ok(None)
+}
+
+/// A refusal without the advice that a start gives.
+fn in_short(refusal: &OpenError) -> String {
+    match refusal {
+        OpenError::Missing { file, reason } => {
+            format!("of the whole: {file} is missing: {reason}; a start refuses that")
+        }
+        OpenError::Damaged {
+            file,
+            position_bytes,
+            expected,
+            found,
+        } => format!(
+            "in {file} at byte {position_bytes}: expected {expected}, found {found}; a start refuses that"
+        ),
+        other => format!("of the whole: {other}"),
+    }
 }
 
 /// Where the log starts; 0 for one that is whole.
@@ -217,6 +269,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::ids::{Epoch, NodeId, SnapshotId};
+    use crate::storage::log_end::{self, LogEnd};
+    use crate::storage::segment;
     use crate::storage::{DirectoryDisk, Identity, SnapshotHeader, Storage, StorageOptions};
 
     /// Three segments with two batches each, and a seal at the end.
@@ -361,12 +415,89 @@ mod tests {
         let segments = written(directory.path());
         let (_, path, _) = segments.last().unwrap();
         let sound = fs::read(path).unwrap();
+        let mut disk = DirectoryDisk::open(directory.path()).unwrap();
+        log_end::write(&mut disk, LogEnd::NONE).unwrap();
+        drop(disk);
         // Without the seal, nothing bears witness to the last batch.
         fs::write(path, &sound[..sound.len() - 30]).unwrap();
         let (damage_count, text) = dumped(directory.path(), false);
         assert_eq!(damage_count, 0, "{text}");
         assert_eq!(count(&text, "isvalid: true"), 5, "{text}");
         assert_eq!(count(&text, "torn tail at byte "), 1, "{text}");
+    }
+
+    /// Whether a start takes what is on the disk. The control record in it means nothing, which is another matter.
+    fn is_taken(data: &Path) -> bool {
+        let identity = Identity {
+            cluster_id: "test".into(),
+            node_id: NodeId(1),
+        };
+        let options = StorageOptions {
+            require_quorum_state: false,
+            ..StorageOptions::default()
+        };
+        let disk = DirectoryDisk::open(data).unwrap();
+        let outcome = Storage::open(disk, &identity, options);
+        !matches!(
+            outcome,
+            Err(OpenError::Missing { .. } | OpenError::Damaged { .. })
+        )
+    }
+
+    #[test]
+    fn what_no_segment_shows_is_damage_where_a_start_refuses_it_and_only_there() {
+        type Change = fn(&Path, &Path);
+        let changes: [(&str, &str, Change); 9] = [
+            ("", "nothing", |_, _| {}),
+            ("", "an empty stray segment", |data, _| {
+                fs::write(data.join(segment::file_name(Offset(99))), []).unwrap();
+            }),
+            ("of the whole: ", "the last segment", |_, last| {
+                fs::remove_file(last).unwrap();
+            }),
+            ("in ", "the last segment's end", |_, last| {
+                let bytes = fs::read(last).unwrap();
+                fs::write(last, &bytes[..bytes.len() - 60]).unwrap();
+            }),
+            ("in ", "all of the last segment", |_, last| {
+                fs::write(last, []).unwrap();
+            }),
+            ("in ", "the last segment's content", |_, last| {
+                let bytes = fs::read(last).unwrap();
+                fs::write(last, vec![0; bytes.len()]).unwrap();
+            }),
+            ("of the whole: log-end is", "log-end", |data, _| {
+                fs::remove_file(data.join(log_end::FILE)).unwrap();
+            }),
+            ("in log-end ", "a byte of log-end", |data, _| {
+                let mut bytes = fs::read(data.join(log_end::FILE)).unwrap();
+                bytes[2] ^= 1;
+                fs::write(data.join(log_end::FILE), bytes).unwrap();
+            }),
+            (
+                "in meta.properties ",
+                "a byte of the identity",
+                |data, _| {
+                    let mut bytes = fs::read(data.join("meta.properties")).unwrap();
+                    bytes[22] ^= 1;
+                    fs::write(data.join("meta.properties"), bytes).unwrap();
+                },
+            ),
+        ];
+        for (said, what, change) in changes {
+            let directory = tempfile::tempdir().unwrap();
+            let segments = written(directory.path());
+            change(directory.path(), &segments.last().unwrap().1);
+            let (damage_count, text) = dumped(directory.path(), false);
+            assert_eq!(
+                damage_count,
+                usize::from(!said.is_empty()),
+                "{what}: {text}"
+            );
+            let line = format!("\nDAMAGE {said}");
+            assert!(said.is_empty() || text.contains(&line), "{what}: {text}");
+            assert_eq!(is_taken(directory.path()), damage_count == 0, "{what}");
+        }
     }
 
     #[test]

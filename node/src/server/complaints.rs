@@ -1,12 +1,12 @@
-//! Owns what the log says of a peer whose answers mean that somebody has configured something wrong.
-//! Never changes how the answer is treated.
+//! Owns what the log says when a peer's answers, or this node's own voters, mean that something is configured wrong.
+//! Never changes how the node goes on.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::ids::NodeId;
 use crate::message::{ErrorCode, Response};
-use crate::raft::DOES_NOT_ANSWER;
+use crate::raft::{DOES_NOT_ANSWER, QuorumDescription};
 
 /// How long the same complaint about the same peer is not repeated.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -36,6 +36,25 @@ impl Complaints {
         }
         !is_known
     }
+}
+
+/// Tells the log of a node that the voters it knows of take for somebody else.
+pub(crate) fn note_own_place(quorum: &QuorumDescription) {
+    if let Some(warning) = stranger(quorum) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// That the voters have this id with another data directory (KIP-853), and what to do.
+fn stranger(quorum: &QuorumDescription) -> Option<String> {
+    let (id, own) = (quorum.id, quorum.directory_id?);
+    let same_id = quorum.voters.iter().find(|voter| voter.id == id);
+    let theirs = same_id?.directory_id.filter(|theirs| *theirs != own)?;
+    Some(format!(
+        "the voters have {id} with the data directory {theirs}, and this one is {own}: this node is an observer and \
+         does not vote. Start it on the directory that they mean, or, if that is lost, remove the voter \
+         (kraft-node remove-controller) and add it again (kraft-node add-controller)"
+    ))
 }
 
 /// What is wrong and what to do, for errors that no correctly configured peers cause.
@@ -71,8 +90,45 @@ fn unreachable_advice(response: &Response) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Epoch;
+    use crate::ids::{DirectoryId, Epoch};
     use crate::message::VoterChangeResponse;
+    use crate::raft::{Configuration, Recovered, Replica, Timers};
+
+    const TIMERS: Timers = Timers {
+        election_timeout_ns: 1,
+        fetch_timeout_ns: 1,
+        election_backoff_max_ns: 1,
+        fetch_max_wait_ns: 1,
+        request_timeout_ns: 1,
+        retry_backoff_ns: 1,
+    };
+
+    #[test]
+    fn a_node_whose_directory_is_not_the_one_that_the_voters_mean_is_told() {
+        let voters = (1..=3).map(NodeId).collect();
+        let configuration = Configuration::of_static_voters(NodeId(1), "test", voters, TIMERS, 0);
+        let (replica, _) = Replica::start(configuration, Recovered::default(), 0);
+        let mut quorum = replica.describe();
+        let mut told = |own: Option<u128>, theirs: Option<u128>| {
+            quorum.directory_id = own.map(DirectoryId);
+            quorum.voters[0].directory_id = theirs.map(DirectoryId);
+            stranger(&quorum)
+        };
+        let (own, theirs) = (7 << 100, 7 << 100 | 1);
+        for usual in [
+            (None, None),
+            (Some(own), None),
+            (None, Some(own)),
+            (Some(own), Some(own)),
+        ] {
+            assert_eq!(told(usual.0, usual.1), None, "{usual:?}");
+        }
+        let warning = told(Some(own), Some(theirs)).unwrap();
+        let ids = [own, theirs].map(|id| DirectoryId(id).to_string());
+        assert!(ids.iter().all(|id| warning.contains(id)), "{warning}");
+        quorum.voters.remove(0);
+        assert_eq!(stranger(&quorum), None);
+    }
 
     #[test]
     fn a_node_that_its_leader_does_not_reach_is_told_and_one_that_has_to_wait_is_not() {

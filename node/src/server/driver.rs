@@ -22,6 +22,7 @@ use crate::storage::disk::Disk;
 
 use super::addresses::Addresses;
 use super::clock::{SkewedClock, monotonic_ns};
+use super::complaints;
 use super::mailbox::{Inbox, Message, Snapshot, View};
 use super::metrics::LastApplied;
 use super::outbox::ProcessOutbox;
@@ -147,8 +148,9 @@ impl Driver {
     /// When it cannot go on. Nothing that was held back may leave any more.
     pub(crate) async fn run<D: Disk>(mut self, mut node: NodeLoop<D>) -> Result<(), DriverError> {
         self.view.publish(node.serving_leader(), node.epoch());
-        self.addresses
-            .learn(&node.describe(), node.heard_endpoints());
+        let quorum = node.describe();
+        complaints::note_own_place(&quorum);
+        self.addresses.learn(&quorum, node.heard_endpoints());
         let mut endpoint_news = node.endpoint_news();
         while !self.has_stopped(&node) {
             let waits_since_ns = monotonic_ns();

@@ -122,11 +122,19 @@ async fn turn_away(State(front): State<Arc<Front>>, request: Request, next: Next
     if request.extensions().get::<Crowded>().is_some() {
         return closing(front.replies.overloaded(front.view.look()));
     }
-    match request.headers().get(CLUSTER_HEADER) {
+    // What has a content-length as well loses it before it gets here. Where the two lengths differ, somebody on the
+    // way may have gone by the other one, so what follows is not taken for a request (RFC 9112, 6.3).
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let response = match request.headers().get(CLUSTER_HEADER) {
         Some(cluster_id) if cluster_id.as_bytes() != front.cluster_id.as_bytes() => {
             front.replies.foreign(front.view.look())
         }
         _ => next.run(request).await,
+    };
+    if is_chunked {
+        closing(response)
+    } else {
+        response
     }
 }
 

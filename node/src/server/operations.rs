@@ -1,10 +1,12 @@
 //! Owns what clients may ask about objects: the shape of paths, queries, headers and bodies.
 //! Never waits for an answer; it only says what is asked, or what is wrong with it.
 
+use std::convert::Infallible;
 use std::fmt;
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +24,44 @@ const CLIENT_HEADER: &str = "x-client-id";
 /// Which request of that client it is.
 const REQUEST_HEADER: &str = "x-request-id";
 
-pub(super) type Key = Result<Path<String>, PathRejection>;
+/// The key in a path, or what is wrong with it.
+#[derive(Debug)]
+pub(super) struct Key(Result<String, Fault>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        // Before it is decoded, as what is no escape would be taken for the text of the key.
+        if let Some(escape) = malformed_escape(parts.uri.path()) {
+            return Ok(Self(Err(bad_request(format!(
+                "the path has {escape:?} where a percent sign and two hexadecimal digits belong; a percent sign \
+                 itself is %25"
+            )))));
+        }
+        let key = Path::<String>::from_request_parts(parts, state).await;
+        Ok(Self(match key {
+            Ok(Path(key)) => Ok(key),
+            Err(rejection) => Err(Fault {
+                status: rejection.status(),
+                message: rejection.body_text(),
+            }),
+        }))
+    }
+}
+
+/// The first percent sign of a path that begins no escape, with what follows it.
+fn malformed_escape(path: &str) -> Option<String> {
+    let mut parts = path.split('%');
+    parts.next();
+    parts
+        .find(|part| {
+            let digits = part.as_bytes().get(..2);
+            !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        })
+        .map(|part| format!("%{}", part.chars().take(2).collect::<String>()))
+}
+
 pub(super) type Options = Result<Query<ReadOptions>, QueryRejection>;
 
 /// A request that is at fault, before the loop has seen it.
@@ -86,7 +125,7 @@ struct TransactionBody {
 }
 
 pub(super) fn read(kind: Kind, key: Key, options: Options) -> Result<ClientRequest, Fault> {
-    let key = key_of(key)?;
+    let key = key.0?;
     let Query(ReadOptions { consistency }) = options.map_err(misunderstood)?;
     let object = Object { kind, key };
     object.check()?;
@@ -109,7 +148,7 @@ pub(super) fn change(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<ClientRequest, Fault> {
-    let key = key_of(key)?;
+    let key = key.0?;
     let operation = match kind {
         Kind::Register => {
             let ValueBody { value } = json_of(body)?;
@@ -137,7 +176,7 @@ pub(super) fn compare_and_set(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<ClientRequest, Fault> {
-    let key = key_of(key)?;
+    let key = key.0?;
     let CompareAndSetBody { expected, new } = json_of(body)?;
     let operation = Operation::RegisterCompareAndSet { key, expected, new };
     let stamp = stamp_of(headers)?;
@@ -212,16 +251,6 @@ fn behind_string(mut rest: &[u8]) -> &[u8] {
     rest
 }
 
-fn key_of(key: Key) -> Result<String, Fault> {
-    match key {
-        Ok(Path(key)) => Ok(key),
-        Err(rejection) => Err(Fault {
-            status: rejection.status(),
-            message: rejection.body_text(),
-        }),
-    }
-}
-
 fn stamp_of(headers: &HeaderMap) -> Result<Option<Stamp>, Fault> {
     let client = single(headers, CLIENT_HEADER)?;
     let request = single(headers, REQUEST_HEADER)?;
@@ -266,6 +295,23 @@ fn bad_request(message: String) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percent_signs_that_escape_nothing_are_found() {
+        for sound in ["/registers/a", "/registers/a%2Fb%25%c3%A9/compare-and-set"] {
+            assert_eq!(malformed_escape(sound), None, "{sound}");
+        }
+        for (path, escape) in [
+            ("/registers/%", "%"),
+            ("/registers/a%4", "%4"),
+            ("/registers/a%zz", "%zz"),
+            ("/registers/a%41%%41", "%"),
+            ("/registers/%4g/compare-and-set", "%4g"),
+            ("/registers/%+1", "%+1"),
+        ] {
+            assert_eq!(malformed_escape(path).as_deref(), Some(escape), "{path}");
+        }
+    }
 
     #[test]
     fn integers_that_would_be_rounded_are_found() {

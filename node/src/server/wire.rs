@@ -7,6 +7,7 @@
 
 use axum::http::HeaderMap;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path, Segment};
 
 use crate::batch::Batch;
 use crate::message::{FetchResponse, FetchSnapshotResponse, Request, Response};
@@ -243,6 +244,10 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     from_json(bytes).map_err(|reason| WireError::Json { reason })
 }
 
+/// How deep a place in JSON may be to be shown with all the ways to it. Nothing that is asked goes so deep, only
+/// values do.
+const MAX_SHOWN_LEVELS: usize = 8;
+
 /// Reads JSON.
 ///
 /// # Errors
@@ -252,9 +257,25 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> 
         // Only now, as keeping track of where one is costs time.
         let mut again = serde_json::Deserializer::from_slice(bytes);
         match serde_path_to_error::deserialize::<_, T>(&mut again) {
+            Err(located) if located.path().iter().len() > MAX_SHOWN_LEVELS => format!(
+                "{}, {} levels deep: {}",
+                beginning(located.path()),
+                located.path().iter().len(),
+                located.inner()
+            ),
             Err(located) => located.to_string(),
             Ok(_) => error.to_string(),
         }
+    })
+}
+
+/// Where a path begins that is too long to be shown.
+fn beginning(path: &Path) -> String {
+    let first = path.iter().take(2).enumerate();
+    first.fold(String::new(), |shown, (at, segment)| match segment {
+        Segment::Seq { .. } => format!("{shown}{segment}"),
+        _ if at == 0 => segment.to_string(),
+        _ => format!("{shown}.{segment}"),
     })
 }
 

@@ -7,6 +7,7 @@ use crate::storage::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::storage::segment::{BatchEntry, Link, check_fit, find_witness, read_item};
 
 pub use crate::storage::log_start::{FILE as LOG_START_FILE, decode as decode_log_start};
+pub use crate::storage::recovery::judge_log;
 pub use crate::storage::segment::base_offset as segment_base_offset;
 
 /// Something found in a segment.
@@ -97,7 +98,7 @@ impl Dump {
     }
 
     /// Shows the next segment. `is_last` says that no later segment has any bytes; only then can
-    /// bad bytes at the end be a torn write.
+    /// bad bytes at the end be a torn write, and an empty segment be one that a crash left.
     pub fn segment(
         &mut self,
         base_offset: Offset,
@@ -108,7 +109,7 @@ impl Dump {
         if base_offset != self.link.log_end && base_offset <= self.log_start {
             self.link = Link::at(base_offset);
             self.lost = false;
-        } else if base_offset != self.link.log_end && !self.lost {
+        } else if base_offset != self.link.log_end && !self.lost && !(is_last && bytes.is_empty()) {
             let expected = self.link.log_end;
             show(Item::Misfit {
                 position_bytes: 0,

@@ -47,6 +47,7 @@ pub fn format<D: Disk>(
         directory_id: Some(directory_id),
         voters_from: VotersFrom::Log,
         tells_log_end: true,
+        has_checksum: true,
     };
     Ok(initialise(disk, &meta)?)
 }

@@ -3,7 +3,8 @@
 //!
 //! Version 1 has no directory id, version 2 has one (Kafka's `directory.id`, KIP-853). Version 3 also says that the voters of the cluster are in its log: a replica of such a
 //! cluster that was given voters of its own could begin a second one (KAFKA-19489). Version 4 says each of these by a
-//! line of its own, and that there is a file that tells where the log ends.
+//! line of its own, and that there is a file that tells where the log ends. Version 5 ends with a checksum over the lines
+//! before it: a single bit that changes in a directory id makes a voter a stranger to its own cluster.
 
 use std::fmt;
 
@@ -20,9 +21,11 @@ pub const TEMPORARY_FILE: &str = "meta.properties.tmp";
 const VERSION_WITHOUT_DIRECTORY: u32 = 1;
 const VERSION_OF_CONFIGURED_VOTERS: u32 = 2;
 const VERSION_OF_VOTERS_IN_LOG: u32 = 3;
-const VERSION: u32 = 4;
+const VERSION_OF_LOG_END: u32 = 4;
+const VERSION: u32 = 5;
 const VOTERS_IN_LOG: &str = "voters=log";
 const LOG_END_TOLD: &str = "log.end=told";
+const CHECKSUM: &str = "checksum=";
 
 /// Where a replica has the voters of its cluster from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub(crate) struct Meta {
     pub(crate) voters_from: VotersFrom,
     /// Whether there is a `log-end` file. Directories of earlier versions may have none.
     pub(crate) tells_log_end: bool,
+    /// Whether the file has a checksum; only if it tells of `log-end`. Those of earlier versions have none.
+    pub(crate) has_checksum: bool,
 }
 
 /// Reads the file; `None` where there is none.
@@ -109,7 +114,8 @@ pub(crate) fn write<D: Disk>(disk: &mut D, meta: &Meta) -> Result<(), StorageErr
 
 fn encode(meta: &Meta) -> String {
     let version = match (meta.tells_log_end, meta.directory_id, meta.voters_from) {
-        (true, _, _) => VERSION,
+        (true, _, _) if meta.has_checksum => VERSION,
+        (true, _, _) => VERSION_OF_LOG_END,
         (false, None, _) => VERSION_WITHOUT_DIRECTORY,
         (false, Some(_), VotersFrom::Configuration) => VERSION_OF_CONFIGURED_VOTERS,
         (false, Some(_), VotersFrom::Log) => VERSION_OF_VOTERS_IN_LOG,
@@ -128,6 +134,9 @@ fn encode(meta: &Meta) -> String {
     if meta.tells_log_end {
         lines += &format!("{LOG_END_TOLD}\n");
     }
+    if meta.has_checksum {
+        lines += &format!("{CHECKSUM}{:08x}\n", crc32c::crc32c(lines.as_bytes()));
+    }
     lines
 }
 
@@ -137,7 +146,8 @@ fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
         file: FILE.to_owned(),
         position_bytes: 0,
         expected: "the lines version=, cluster.id=, node.id=, directory.id= (always in versions 2 and 3), voters=log \
-                   (always in version 3) and log.end=told (always in version 4), in this order"
+                   (always in version 3), log.end=told (always from version 4 on) and checksum= (a CRC-32C of the lines \
+                   before it, always in version 5), in this order"
             .to_owned(),
         found,
     }
@@ -171,8 +181,9 @@ fn decode(bytes: &[u8]) -> Result<Meta, OpenError> {
         directory_id: directory_id.map_err(|_| unlike())?,
         voters_from: value(VOTERS_IN_LOG).map_or(VotersFrom::Configuration, |_| VotersFrom::Log),
         tells_log_end: value(LOG_END_TOLD).is_some(),
+        has_checksum: value(CHECKSUM).is_some(),
     };
-    // Which also finds what follows, is missing, or does not belong to the version.
+    // Which also finds a wrong checksum, and what follows, is missing, or does not belong to the version.
     if encode(&meta) == text {
         Ok(meta)
     } else {
@@ -192,27 +203,31 @@ mod tests {
     }
 
     /// One of each version before the present one, and all that the present one can say.
-    fn metas() -> [Meta; 6] {
+    fn metas() -> [Meta; 9] {
         let directory_id = Some(DirectoryId(7 << 100));
         [
-            (None, VotersFrom::Configuration, false),
-            (directory_id, VotersFrom::Configuration, false),
-            (directory_id, VotersFrom::Log, false),
-            (None, VotersFrom::Configuration, true),
-            (directory_id, VotersFrom::Configuration, true),
-            (directory_id, VotersFrom::Log, true),
+            (None, VotersFrom::Configuration, 1),
+            (directory_id, VotersFrom::Configuration, 2),
+            (directory_id, VotersFrom::Log, 3),
+            (None, VotersFrom::Configuration, 4),
+            (directory_id, VotersFrom::Configuration, 4),
+            (directory_id, VotersFrom::Log, 4),
+            (None, VotersFrom::Configuration, 5),
+            (directory_id, VotersFrom::Configuration, 5),
+            (directory_id, VotersFrom::Log, 5),
         ]
-        .map(|(directory_id, voters_from, tells_log_end)| Meta {
+        .map(|(directory_id, voters_from, version)| Meta {
             identity: identity(),
             directory_id,
             voters_from,
-            tells_log_end,
+            tells_log_end: version >= VERSION_OF_LOG_END,
+            has_checksum: version == VERSION,
         })
     }
 
     #[test]
     fn what_is_known_comes_back_in_every_version() {
-        for (meta, version) in metas().into_iter().zip([1, 2, 3, 4, 4, 4]) {
+        for (meta, version) in metas().into_iter().zip([1, 2, 3, 4, 4, 4, 5, 5, 5]) {
             let text = encode(&meta);
             assert!(text.starts_with(&format!("version={version}\n")), "{text}");
             assert_eq!(decode(text.as_bytes()).unwrap(), meta);
@@ -220,15 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_yields_the_same_identity() {
+    fn no_flipped_bit_yields_the_same_identity_and_with_a_checksum_none_any() {
         for meta in metas() {
             let bytes = encode(&meta).into_bytes();
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
+                let read = decode(&damaged).ok();
+                assert!(read != Some(meta.clone()), "bit {bit} went unnoticed");
                 assert!(
-                    decode(&damaged).ok() != Some(meta.clone()),
-                    "bit {bit} went unnoticed"
+                    read.is_none() || !meta.has_checksum,
+                    "bit {bit} made it {read:?}"
                 );
             }
             for length in 0..bytes.len() {
@@ -241,7 +258,7 @@ mod tests {
     fn an_unknown_version_is_named() {
         for meta in metas() {
             let text = encode(&meta);
-            let text = format!("version=5{}", &text["version=1".len()..]);
+            let text = format!("version=6{}", &text["version=1".len()..]);
             let refused = decode(text.as_bytes()).unwrap_err();
             assert!(matches!(refused, OpenError::Version { .. }), "{refused}");
         }

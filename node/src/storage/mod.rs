@@ -33,8 +33,9 @@ mod log_sync;
 pub mod meta;
 mod near_end;
 pub mod quorum_state;
+pub mod read_only_disk;
 pub mod recovery;
-mod segment;
+pub(crate) mod segment;
 mod snapshot_recovery;
 mod snapshots;
 pub mod witness;
@@ -50,6 +51,7 @@ pub use disk::{Disk, DiskSync};
 pub use error::{OpenError, StorageError};
 pub use format::format;
 pub use meta::{Identity, VotersFrom};
+pub use read_only_disk::ReadOnlyDisk;
 pub use snapshot_recovery::SnapshotFile;
 pub use write_behind_disk::WriteBehindDisk;
 

@@ -29,6 +29,8 @@
 //!
 //! [`frame`]: crate::storage::frame
 
+use std::collections::BTreeSet;
+
 use crate::ids::{DirectoryId, Offset, SnapshotId};
 use crate::raft::QuorumState;
 use crate::storage::StorageOptions;
@@ -80,6 +82,7 @@ pub(crate) fn recover<D: Disk>(
         directory_id: new_directory_id,
         voters_from: VotersFrom::Configuration,
         tells_log_end: true,
+        has_checksum: true,
     };
     let meta = match meta::read(disk)? {
         Some(found) if found.identity != *identity => {
@@ -104,26 +107,15 @@ pub(crate) fn recover<D: Disk>(
         Some(noted) => (Some(noted.state), noted.voters),
         None => (None, None),
     };
+    let known_end = known_end(disk, meta.tells_log_end)?;
     let log_start = log_start::read(disk)?;
     let snapshots = inspect_snapshots(disk, &names, log_start, options.accept_parts)?;
+    let ids = snapshots.keys().copied().collect();
     let verify_checksums = options.verify_checksums;
-    let mut plan = inspect_log(disk, &names, log_start.end_offset, verify_checksums)?;
-    let reset_to = check_log(&plan.segments, log_start, &snapshots)?;
+    let (mut plan, reset_to) =
+        weigh_log(disk, &names, log_start, &ids, known_end, verify_checksums)?;
     if options.require_quorum_state && quorum_state.is_none() {
         check_never_voted(&plan.segments, &snapshots)?;
-    }
-    let known_end = log_end::read(disk)?;
-    if meta.tells_log_end && known_end.is_none() {
-        return Err(OpenError::Missing {
-            file: log_end::FILE.to_owned(),
-            reason: format!(
-                "{} says that it was there, and without it nobody knows whether the log has lost its end",
-                meta::FILE
-            ),
-        });
-    }
-    if let Some(known_end) = known_end.filter(|_| verify_checksums) {
-        log_end::check(known_end, &plan.segments, log_start, reset_to)?;
     }
     plan.remove
         .extend(snapshot_recovery::outdated(&names, log_start));
@@ -136,6 +128,7 @@ pub(crate) fn recover<D: Disk>(
     let wanted = Meta {
         directory_id: meta.directory_id.or(new_directory_id),
         tells_log_end: true,
+        has_checksum: true,
         ..meta.clone()
     };
     Ok(Found {
@@ -151,6 +144,54 @@ pub(crate) fn recover<D: Disk>(
         known_end,
         truncated_bytes: plan.truncated_bytes,
     })
+}
+
+/// Whether a start would take the log of this directory, as far as no more than the names of snapshots are looked at.
+/// Reads in an order in which a log that grows meanwhile is never found too short.
+///
+/// # Errors
+/// With why it would not, or if the directory cannot be read.
+pub fn judge_log<D: Disk>(disk: &D) -> Result<(), OpenError> {
+    let tells_log_end = meta::read(disk)?.is_some_and(|meta| meta.tells_log_end);
+    let known_end = known_end(disk, tells_log_end)?;
+    let log_start = log_start::read(disk)?;
+    let names = disk.list().map_err(read_error("list", "the directory"))?;
+    let ids = snapshot_recovery::ids_in_use(&names, log_start);
+    snapshot_recovery::check_start(log_start, ids.iter())?;
+    weigh_log(disk, &names, log_start, &ids, known_end, true).map(drop)
+}
+
+/// How far the log is known to have gone once.
+fn known_end<D: Disk>(disk: &D, is_told: bool) -> Result<Option<LogEnd>, OpenError> {
+    let known_end = log_end::read(disk)?;
+    if is_told && known_end.is_none() {
+        return Err(OpenError::Missing {
+            file: log_end::FILE.to_owned(),
+            reason: format!(
+                "{} says that it was there, and without it nobody knows whether the log has lost its end",
+                meta::FILE
+            ),
+        });
+    }
+    Ok(known_end)
+}
+
+/// What the log consists of, and to which snapshot it has to be reset, if it has to: judged by itself, by these
+/// snapshots, and by how far it has gone once.
+fn weigh_log<D: Disk>(
+    disk: &D,
+    names: &[String],
+    log_start: SnapshotId,
+    snapshots: &BTreeSet<SnapshotId>,
+    known_end: Option<LogEnd>,
+    verify_checksums: bool,
+) -> Result<(Plan, Option<SnapshotId>), OpenError> {
+    let plan = inspect_log(disk, names, log_start.end_offset, verify_checksums)?;
+    let reset_to = check_log(&plan.segments, log_start, snapshots)?;
+    if let Some(known_end) = known_end.filter(|_| verify_checksums) {
+        log_end::check(known_end, &plan.segments, log_start, reset_to)?;
+    }
+    Ok((plan, reset_to))
 }
 
 /// Whoever has records has been in the epoch in which they came, and may have voted in it or later.

@@ -6,7 +6,7 @@
 //! a crash between the two steps). A log that goes on *beyond* the snapshot and contradicts it
 //! is something no crash leaves, and is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{Epoch, Offset, SnapshotId};
 use crate::raft::StoredSnapshot;
@@ -106,27 +106,42 @@ pub(crate) fn inspect_snapshots<D: Disk>(
         };
         snapshots.insert(id, snapshot);
     }
-    if log_start.end_offset > Offset(0) && !snapshots.contains_key(&log_start) {
-        return Err(OpenError::Missing {
-            file: file_name(log_start),
-            reason: format!(
-                "the log starts at offset {}, so what was before is only in this snapshot \
-                 (KAFKA-14240)",
-                log_start.end_offset
-            ),
-        });
-    }
+    check_start(log_start, snapshots.keys())?;
     Ok(snapshots)
+}
+
+/// The complete snapshots at or after the log start, by their names alone, ascending.
+pub(crate) fn ids_in_use(names: &[String], log_start: SnapshotId) -> BTreeSet<SnapshotId> {
+    let ids = names.iter().filter_map(|name| snapshot_id(name));
+    ids.filter(|id| id.end_offset >= log_start.end_offset)
+        .collect()
+}
+
+/// Refuses a log that starts where none of these snapshots ends.
+pub(crate) fn check_start<'a>(
+    log_start: SnapshotId,
+    mut snapshots: impl Iterator<Item = &'a SnapshotId>,
+) -> Result<(), OpenError> {
+    if log_start.end_offset == Offset(0) || snapshots.any(|id| *id == log_start) {
+        return Ok(());
+    }
+    Err(OpenError::Missing {
+        file: file_name(log_start),
+        reason: format!(
+            "the log starts at offset {}, so what was before is only in this snapshot (KAFKA-14240)",
+            log_start.end_offset
+        ),
+    })
 }
 
 /// Compares the log with the snapshots; says to which snapshot it has to be reset, if it has to.
 pub(crate) fn check_log(
     segments: &[Segment],
     log_start: SnapshotId,
-    snapshots: &Snapshots,
+    snapshots: &BTreeSet<SnapshotId>,
 ) -> Result<Option<SnapshotId>, OpenError> {
     let (log_end, last_epoch) = end_of(segments, log_start);
-    let Some((latest, _)) = snapshots.last_key_value() else {
+    let Some(latest) = snapshots.last() else {
         return Ok(None);
     };
     let outdated = latest.end_offset > log_end
@@ -135,7 +150,7 @@ pub(crate) fn check_log(
     if outdated {
         return Ok(Some(*latest));
     }
-    for id in snapshots.keys() {
+    for id in snapshots {
         let Some(entry) = entry_up_to(segments, id.end_offset) else {
             // What was before the first segment is gone.
             continue;

@@ -313,9 +313,8 @@ fn a_directory_of_an_earlier_version_gets_its_log_end() {
     let mut older = image.clone();
     older.remove("log-end");
     let meta = String::from_utf8(image["meta.properties"].clone()).unwrap();
-    let older_meta = meta
-        .replace("version=4", "version=1")
-        .replace("log.end=told\n", "");
+    let (lines, _) = meta.split_once("log.end=told\n").unwrap();
+    let older_meta = lines.replace("version=5", "version=1");
     older.insert("meta.properties".to_owned(), older_meta.into_bytes());
     let disk = CrashDisk::from_image(&older);
     let (storage, _) = open(&disk).unwrap();
@@ -327,6 +326,36 @@ fn a_directory_of_an_earlier_version_gets_its_log_end() {
     refused(
         &with(&newer, last, newer[last][..length_bytes - 1].to_vec()),
         "cut",
+    );
+}
+
+#[test]
+fn no_bit_of_the_identity_can_change_unnoticed() {
+    let image = long_log(true);
+    let meta = &image["meta.properties"];
+    for bit in 0..meta.len() * 8 {
+        let mut damaged = meta.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        refused(
+            &with(&image, "meta.properties", damaged),
+            &format!("bit {bit}"),
+        );
+    }
+}
+
+#[test]
+fn an_identity_without_a_checksum_is_taken_over() {
+    let image = long_log(true);
+    let meta = String::from_utf8(image["meta.properties"].clone()).unwrap();
+    let (lines, _) = meta.split_once("checksum=").unwrap();
+    let lines = lines.replace("version=5", "version=4");
+    let older = with(&image, "meta.properties", lines.into_bytes());
+    let disk = CrashDisk::from_image(&older);
+    let (storage, _) = open(&disk).unwrap();
+    assert_eq!(read_all(&storage).len(), 12);
+    assert_eq!(
+        disk.durable_image()["meta.properties"],
+        image["meta.properties"]
     );
 }
 
