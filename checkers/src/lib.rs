@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use results::seal::UNSEALED;
 use results::store::Recording;
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
@@ -256,8 +257,10 @@ fn unsealed(differences: &[String]) -> Option<CheckerResult> {
         0 => String::new(),
         count => format!(", and {}", counted(count as u64, "more difference")),
     };
-    let summary =
-        format!("the recording is not what it was when the run was over: {first}{others}");
+    let summary = match first.as_str() {
+        UNSEALED => format!("{first}{others}"),
+        _ => format!("the recording is not what it was when the run was over: {first}{others}"),
+    };
     let source = "a verdict is worth as much as its evidence";
     let mut result = conclusion(Validity::Unknown, source, summary);
     let told = &differences[..differences.len().min(EVIDENCE_LIST_MAX_COUNT)];
@@ -328,6 +331,11 @@ mod tests {
         let expected = "over: a is gone, and 1 more difference";
         assert!(
             told.starts_with("unknown: evidence") && told.ends_with(expected),
+            "{told}"
+        );
+        let told = unsealed(&[UNSEALED.to_owned()]).unwrap().summary;
+        assert!(
+            told.starts_with("the recording was not sealed when the run ended"),
             "{told}"
         );
         let invalid = conclusion(Validity::Invalid, "", "n1 refused");

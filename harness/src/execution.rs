@@ -238,7 +238,8 @@ pub fn finish_abandoned(folder: &RunFolder, progress: &Progress) -> Result<bool,
         phases.interrupted = true;
     }
     folder.write_manifest(&manifest)?;
-    if manifest.seal.is_none() {
+    // Whoever judges has sealed before: a seal that is missing by then was taken away.
+    if manifest.seal.is_none() && !folder.verdict_path().exists() {
         read_disks(folder, progress);
         folder.seal()?;
     }
