@@ -268,6 +268,18 @@ fn unsealed(differences: &[String]) -> Option<CheckerResult> {
     Some(result)
 }
 
+/// The verdict on a recording of which a file is missing or cannot be understood, as `problem` says.
+pub fn unreadable(problem: &str) -> Verdict {
+    let source = "a verdict is worth as much as its evidence";
+    let summary = format!("the recording cannot be read: {problem}");
+    let evidence = conclusion(Validity::Unknown, source, summary);
+    Verdict {
+        valid: Validity::Unknown,
+        summary: format!("unknown: {EVIDENCE}: {}", evidence.summary),
+        checkers: BTreeMap::from([(EVIDENCE.to_owned(), evidence)]),
+    }
+}
+
 fn isolated(name: &str, checker: &dyn Fn() -> CheckerResult) -> CheckerResult {
     catch_unwind(AssertUnwindSafe(checker)).unwrap_or_else(|panic| {
         let reason = panic
