@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, Process};
-use results::schedule::{Schedule, ScheduledFault};
+use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use serde_json::{Map, Value};
 
 use crate::node_logs::RESTORED;
+use crate::seconds;
 
 /// How much later than the end of a fault its consequences may be noticed.
 const NOTICED_LATE_NS: u64 = 1_000_000_000;
@@ -83,6 +84,52 @@ pub(crate) fn has_new_disk(
         let replaced_ns = since_ns(fault).filter(|_| fault.has_replaced_disk_of(node));
         replaced_ns.is_some_and(|replaced_ns| (damaged_ns..=time_ns).contains(&replaced_ns))
     })
+}
+
+/// Why nobody may expect the cluster to recover: the first fault that was allowed to destroy more than the cluster
+/// can lose, and destroyed something or may have. What is lost then stays lost, whoever is healed later.
+pub(crate) fn waived_recovery(schedule: &Schedule) -> Option<String> {
+    let allowed = schedule.faults.iter().filter(|fault| {
+        let parameters = &fault.fault.parameters;
+        let is_beyond = parameters.get("beyond_budget") == Some(&Value::Bool(true));
+        is_beyond && is_destructive(fault)
+    });
+    let done = allowed.filter_map(|fault| Some((since_ns(fault)?, fault, destruction(fault)?)));
+    let (time_ns, fault, done) = done.min_by_key(|(time_ns, ..)| *time_ns)?;
+    Some(format!(
+        "fault {} ({}) was beyond the budget and {done} from {} on",
+        fault.id,
+        fault.fault.kind,
+        seconds(time_ns)
+    ))
+}
+
+/// Whether it destroys data rather than letting operations fail or wait.
+fn is_destructive(fault: &ScheduledFault) -> bool {
+    let what = fault.fault.parameters.get("what").and_then(Value::as_str);
+    match fault.fault.kind.as_str() {
+        "wipe" => true,
+        "disk" => what.is_some_and(|what| what != "slow-sync" && error_text(what).is_none()),
+        _ => false,
+    }
+}
+
+/// What a fault destroyed, or may have; `None` if it surely destroyed nothing.
+fn destruction(fault: &ScheduledFault) -> Option<String> {
+    let nodes = fault.resolved.as_ref()?.targets.get("nodes");
+    let nodes = nodes.and_then(Value::as_array).into_iter().flatten();
+    let nodes: Vec<&str> = nodes.filter_map(Value::as_str).collect();
+    let damaged: Vec<&str> = fault.damaged_nodes().collect();
+    let is_hit = |node: &&str| damaged.contains(node) || fault.has_replaced_disk_of(node);
+    let mut hit: Vec<&str> = nodes.iter().copied().filter(is_hit).collect();
+    if hit.is_empty() {
+        hit = damaged.clone();
+    }
+    if !hit.is_empty() {
+        return Some(format!("destroyed data of {}", hit.join(", ")));
+    }
+    let is_open = matches!(fault.outcome, None | Some(FaultOutcome::Indeterminate));
+    is_open.then(|| format!("may have destroyed data of {}", nodes.join(", ")))
 }
 
 fn since_ns(fault: &ScheduledFault) -> Option<u64> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use results::seal::UNSEALED;
 use results::store::Recording;
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
@@ -256,13 +257,27 @@ fn unsealed(differences: &[String]) -> Option<CheckerResult> {
         0 => String::new(),
         count => format!(", and {}", counted(count as u64, "more difference")),
     };
-    let summary =
-        format!("the recording is not what it was when the run was over: {first}{others}");
+    let summary = match first.as_str() {
+        UNSEALED => format!("{first}{others}"),
+        _ => format!("the recording is not what it was when the run was over: {first}{others}"),
+    };
     let source = "a verdict is worth as much as its evidence";
     let mut result = conclusion(Validity::Unknown, source, summary);
     let told = &differences[..differences.len().min(EVIDENCE_LIST_MAX_COUNT)];
     result.evidence = serde_json::json!({ "differences": told });
     Some(result)
+}
+
+/// The verdict on a recording of which a file is missing or cannot be understood, as `problem` says.
+pub fn unreadable(problem: &str) -> Verdict {
+    let source = "a verdict is worth as much as its evidence";
+    let summary = format!("the recording cannot be read: {problem}");
+    let evidence = conclusion(Validity::Unknown, source, summary);
+    Verdict {
+        valid: Validity::Unknown,
+        summary: format!("unknown: {EVIDENCE}: {}", evidence.summary),
+        checkers: BTreeMap::from([(EVIDENCE.to_owned(), evidence)]),
+    }
 }
 
 fn isolated(name: &str, checker: &dyn Fn() -> CheckerResult) -> CheckerResult {
@@ -328,6 +343,11 @@ mod tests {
         let expected = "over: a is gone, and 1 more difference";
         assert!(
             told.starts_with("unknown: evidence") && told.ends_with(expected),
+            "{told}"
+        );
+        let told = unsealed(&[UNSEALED.to_owned()]).unwrap().summary;
+        assert!(
+            told.starts_with("the recording was not sealed when the run ended"),
             "{told}"
         );
         let invalid = conclusion(Validity::Invalid, "", "n1 refused");

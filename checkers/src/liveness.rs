@@ -15,7 +15,7 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
 
-use crate::disk_faults::{left_down, voters_left};
+use crate::disk_faults::{left_down, voters_left, waived_recovery};
 use crate::standing::Standings;
 use crate::{conclusion, counted, seconds};
 
@@ -86,7 +86,14 @@ pub fn check(
     standings: &Standings,
 ) -> CheckerResult {
     let mut result = check_recovery(manifest, schedule, history);
-    let found = core_phase::check(manifest, history, trace);
+    let mut found = core_phase::check(manifest, history, trace);
+    if let Some(why) = waived_recovery(schedule) {
+        for (name, property) in &mut found {
+            if OWED_BY_THE_CORE.contains(&name.as_str()) {
+                waive(property, &why);
+            }
+        }
+    }
     if let Some(told) = found.get("core-recovery").map(|found| &found.summary)
         && result.valid == Validity::Valid
     {
@@ -105,6 +112,24 @@ pub fn check(
     let measured = availability::check(manifest, schedule, history, standings);
     result.properties.extend(measured);
     result
+}
+
+/// What a majority that recovers owes. That nodes do not lead or stand for election while they are cut off, they owe
+/// whatever they lost.
+const OWED_BY_THE_CORE: [&str; 4] = [
+    "core-recovery",
+    "core-agreement",
+    "replication-lag",
+    "commit-lag",
+];
+
+/// Takes back a demand that nobody may make any more.
+fn waive(property: &mut PropertyResult, why: &str) {
+    if property.valid != Validity::Valid {
+        property.valid = Validity::Valid;
+        property.checked = 0;
+        property.summary = format!("not demanded, since {why}: {}", property.summary);
+    }
 }
 
 fn check_recovery(
@@ -129,6 +154,12 @@ fn check_recovery(
     let result = judge(manifest, faults_were_asked_for, origin, history);
     if result.valid == Validity::Valid {
         return result;
+    }
+    if let Some(why) = waived_recovery(schedule) {
+        let mut evidence = result.evidence;
+        evidence["waived"] = json!(why);
+        let summary = format!("no recovery is owed: {why}; {}", result.summary);
+        return finish(Validity::Valid, 0, summary, evidence);
     }
     let left_down = left_down(history);
     let voters = voters_left(history);
@@ -283,12 +314,108 @@ mod tests {
     }
 
     fn verdict_on(manifest: &Manifest, history: &[Operation]) -> CheckerResult {
-        let none = Schedule {
-            format_version: 1,
-            seed: 0,
-            faults: Vec::new(),
+        verdict_after(manifest, json!([]), history)
+    }
+
+    fn verdict_after(manifest: &Manifest, faults: Value, history: &[Operation]) -> CheckerResult {
+        let schedule = json!({"format_version": 1, "faults": faults});
+        let schedule: Schedule = serde_json::from_value(schedule).unwrap();
+        check(manifest, &schedule, history, &[], &Standings::default())
+    }
+
+    #[test]
+    fn no_recovery_is_owed_after_a_fault_beyond_the_budget_that_destroyed_data_or_may_have() {
+        let manifest = manifest(&["wipe"], Some(5000), false);
+        let mut lines = history(
+            &(5..15)
+                .map(|s| (s * 1000, s * 1000 + 900, "fail"))
+                .collect::<Vec<_>>(),
+        );
+        let phase = [
+            (
+                "core-chosen",
+                5000,
+                json!({"core": ["n1", "n2"], "rest": ["n3"], "rest_is": "dead"}),
+            ),
+            (
+                "core-healed",
+                5100,
+                json!({"bound_ms": 3000, "window_ms": 100, "slack_ms": 0}),
+            ),
+            (
+                "core-given-up",
+                8200,
+                json!({"since_ns": 0, "tried_count": 9, "success_count": 0}),
+            ),
+        ];
+        for (f, ms, value) in phase {
+            let line = json!({
+                "index": lines.len(), "time": ms * MS, "process": "nemesis", "type": "info", "f": f, "value": value
+            });
+            lines.push(serde_json::from_value(line).unwrap());
+        }
+        let judged = |kind: &str, beyond: bool, outcome: Value, effect: Value| {
+            let fault = json!({
+                "id": 7, "trigger": {"at_ms": 3500}, "duration_ms": 1, "outcome": outcome, "effect": effect,
+                "fault": {"kind": kind, "what": "bit-flip", "beyond_budget": beyond},
+                "resolved": {"at_ms": 3500, "nodes": ["n1", "n2"]},
+            });
+            verdict_after(&manifest, json!([fault]), &lines)
         };
-        check(manifest, &none, history, &[], &Standings::default())
+        let wiped = json!({"wiped_count": 1, "n2_new_directory_id": "AAAA"});
+        let damaged = json!({"n1_damaged_bytes": 3});
+        for (kind, outcome, effect, told) in [
+            (
+                "wipe",
+                json!("installed"),
+                &wiped,
+                "destroyed data of n2 from 3.500 s on",
+            ),
+            (
+                "disk",
+                json!("installed"),
+                &damaged,
+                "destroyed data of n1 from",
+            ),
+            (
+                "wipe",
+                json!("indeterminate"),
+                &json!({}),
+                "may have destroyed data of n1, n2",
+            ),
+            (
+                "disk",
+                Value::Null,
+                &json!({}),
+                "may have destroyed data of n1, n2",
+            ),
+        ] {
+            let result = judged(kind, true, outcome.clone(), effect.clone());
+            assert_eq!(result.valid, Validity::Valid, "{kind}: {}", result.summary);
+            assert!(result.summary.contains(told), "{}", result.summary);
+            for name in ["recovery", "core-recovery"] {
+                let property = &result.properties[name];
+                assert_eq!(property.valid, Validity::Valid, "{kind}, {name}");
+                assert!(property.summary.contains("fault 7"), "{}", property.summary);
+                assert_eq!(property.checked, 0, "{kind}, {name}");
+            }
+            let within = judged(kind, false, outcome, effect.clone());
+            assert_eq!(
+                within.valid,
+                Validity::Invalid,
+                "{kind}: {}",
+                within.summary
+            );
+            assert_eq!(within.properties["core-recovery"].valid, Validity::Invalid);
+        }
+        for (kind, outcome) in [
+            ("wipe", "installed"),
+            ("wipe", "skipped"),
+            ("kill", "indeterminate"),
+        ] {
+            let nothing = judged(kind, true, json!(outcome), json!({}));
+            assert_eq!(nothing.valid, Validity::Invalid, "{kind}, {outcome}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use results::verdict::{CheckerResult, Validity};
 use serde_json::json;
 
+use crate::disk_faults::waived_recovery;
 use crate::{EVIDENCE_LIST_MAX_COUNT, conclusion, counted, replayed};
 
 #[derive(Debug, Default, Clone, Copy, serde::Serialize)]
@@ -69,12 +70,21 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
             )
         };
     }
-    let unhealed = unhealed(schedule);
+    let is_recovery_owed = waived_recovery(schedule).is_none();
+    let (unhealed, lasting): (Vec<_>, Vec<_>) = unhealed(schedule)
+        .into_iter()
+        .partition(|fault| is_recovery_owed || !is_healed_by_voters(fault));
     let mut told = format!(
         "{} of {} had an effect",
         all.with_effect,
         counted(all.asked, "fault")
     );
+    told.extend(lasting.first().map(|fault| {
+        format!(
+            "; fault {} ({}) was never healed, as a majority that was lost would have to",
+            fault.id, fault.fault.kind
+        )
+    }));
     let replayed = replayed::compare(schedule);
     told.extend(replayed.iter().map(|replayed| format!("; {replayed}")));
     let mut idle = without_effect(schedule, &kinds);
@@ -103,6 +113,11 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
         result.evidence["replayed"] = json!(replayed);
     }
     result
+}
+
+/// Whether healing it takes voters that commit: without a majority nobody can.
+fn is_healed_by_voters(fault: &ScheduledFault) -> bool {
+    ["wipe", "membership"].contains(&fault.fault.kind.as_str())
 }
 
 fn unhealed(schedule: &Schedule) -> Vec<&ScheduledFault> {
@@ -240,6 +255,26 @@ mod tests {
             assert_eq!(result.valid, Validity::Unknown);
             assert!(result.summary.contains("fault 9 (kill) was never healed"));
         }
+    }
+
+    #[test]
+    fn what_only_voters_heal_may_stay_where_a_majority_was_destroyed() {
+        let judged = |kind: &str, is_beyond: bool| {
+            let mut wipe = fault(1, "wipe", "installed", 1, true);
+            let parameters = &mut wipe.fault.parameters;
+            parameters.insert("beyond_budget".into(), is_beyond.into());
+            wipe.effect
+                .insert("n1_new_directory_id".into(), "AAAA".into());
+            wipe.resolved = serde_json::from_value(json!({"at_ms": 1, "nodes": ["n1"]})).ok();
+            let faults = vec![wipe, fault(2, kind, "installed", 1, false)];
+            judge(&schedule(faults), &[], false)
+        };
+        let lasting = judged("wipe", true);
+        assert_eq!(lasting.valid, Validity::Valid, "{}", lasting.summary);
+        let told = "fault 2 (wipe) was never healed, as a majority that was lost";
+        assert!(lasting.summary.contains(told), "{}", lasting.summary);
+        assert_eq!(judged("wipe", false).valid, Validity::Unknown);
+        assert_eq!(judged("pause", true).valid, Validity::Unknown);
     }
 
     #[test]

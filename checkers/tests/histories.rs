@@ -170,6 +170,9 @@ fn packed_files_are_unpacked() {
     assert_eq!(unpack(text.clone().into_bytes()).unwrap(), text.as_bytes());
     let torn = unpack(packed[..packed.len() - 9].to_vec()).unwrap_err();
     assert!(torn.to_string().contains("cannot be unpacked"), "{torn}");
+    let length = packed.len() - 9;
+    let place = format!("at byte {length} of {length}");
+    assert!(torn.to_string().ends_with(&place), "{torn}");
 }
 
 #[test]
@@ -256,6 +259,100 @@ fn damage_is_named_with_line_and_column() {
     let torn = parsed(&format!("{good}\n{}", &good[..20]), false);
     assert_eq!(torn.records.len(), 1);
     assert!(torn.notes[0].contains("the last line is incomplete"));
+}
+
+#[test]
+fn a_completion_under_another_key_or_before_its_invocation_is_damage() {
+    let keyed = |function: &str, invoked: &str, kind: &str, completed: &str| {
+        format!(
+            "{{:process 0, :type :invoke, :f :{function}, :value {invoked}}}\n\
+             {{:process 0, :type :{kind}, :f :{function}, :value {completed}}}\n"
+        )
+    };
+    for (text, expected) in [
+        (
+            keyed("write", "[1 2]", "ok", "[2 2]"),
+            "line 2 column 1: process 0 completes a write of key 2, but invoked it on key 1 on line 1",
+        ),
+        (
+            keyed("read", "[1 nil]", "ok", "[2 2]"),
+            "line 2 column 1: process 0 completes a read of key 2, but",
+        ),
+        (
+            keyed("write", "[1 2]", "fail", "[2 2]"),
+            "completes a write of key 2",
+        ),
+        (
+            "{\"process\":0,\"type\":\"invoke\",\"f\":\"write\",\"key\":\"1\",\"value\":2}\n\
+             {\"process\":0,\"type\":\"ok\",\"f\":\"write\",\"key\":\"2\",\"value\":2}\n"
+                .to_owned(),
+            "line 2 column 1: process 0 completes a write of key \"2\", but invoked it on key \"1\"",
+        ),
+        (
+            "{:process 0, :type :invoke, :f :read, :value [1 nil], :time 20}\n\
+             {:process 0, :type :ok, :f :read, :value [1 nil], :time 19}\n"
+                .to_owned(),
+            "line 2 column 1: process 0 completes a read at time 19, before it invoked it at time 20 on line 1",
+        ),
+    ] {
+        let is_keyed = !text.contains("\"key\"");
+        let message = refused(&text, is_keyed);
+        assert!(message.contains(expected), "{message}, not {expected}");
+    }
+    for (kind, value) in [
+        ("ok", "[1 2]"),
+        ("info", "[:timeout 2]"),
+        ("info", "nil"),
+        ("ok", "nil"),
+    ] {
+        let text = keyed("write", "[1 2]", kind, value);
+        let history = parsed(&text, true);
+        let read = judge(history, &Options::new(Model::Register));
+        assert!(read.is_ok(), "{kind} {value}: {read:?}");
+    }
+}
+
+#[test]
+fn a_set_that_has_an_element_twice_is_a_violation_that_names_it() {
+    for lines in [
+        &["0 add 7", "0!", "0 add 8", "0!", "1 read", "1! [7 8 7]"][..],
+        &["0 add 7", "0!", "1 read", "1! [7 7]", "1 read", "1! [7]"],
+        &["0 add 7", "0!", "0 add 7", "0!", "1 read", "1! [7 7]"],
+        &[
+            "0 add 7",
+            "0!",
+            "0 contains 7",
+            "0! true",
+            "1 read",
+            "1! [7 7]",
+        ],
+    ] {
+        let report = judged(&edn(lines), Options::new(Model::Set));
+        assert_eq!(report.valid, Validity::Invalid, "{}", report.summary);
+        assert!(
+            report.summary.contains("(with 7 twice)"),
+            "{}",
+            report.summary
+        );
+    }
+}
+
+#[test]
+fn a_model_is_called_what_it_was_asked_for_as() {
+    let text = "{:process 0, :type :invoke, :f :txn, :value [[:r 1 nil]]}\n";
+    for (model, expected) in [
+        (
+            Model::Register,
+            "the model register has no function \"txn\"; it has read and write",
+        ),
+        (
+            Model::CasRegister,
+            "the model cas-register has no function \"txn\"; it has read, write and cas",
+        ),
+    ] {
+        let said = judge(parsed(text, false), &Options::new(model)).unwrap_err();
+        assert!(said.to_string().ends_with(expected), "{said}");
+    }
 }
 
 /// A small deterministic generator (SplitMix64).

@@ -238,7 +238,8 @@ pub fn finish_abandoned(folder: &RunFolder, progress: &Progress) -> Result<bool,
         phases.interrupted = true;
     }
     folder.write_manifest(&manifest)?;
-    if manifest.seal.is_none() {
+    // Whoever judges has sealed before: a seal that is missing by then was taken away.
+    if manifest.seal.is_none() && !folder.verdict_path().exists() {
         read_disks(folder, progress);
         folder.seal()?;
     }
@@ -299,6 +300,25 @@ fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
     Ok(files)
 }
 
+/// Whether a file of a recording is gone or does not hold what it should. Without its manifest a folder is no run; and
+/// what the machine, or a newer build, is to blame for says nothing about the recording.
+fn is_damage(error: &results::Error, folder: &RunFolder) -> bool {
+    use std::io::ErrorKind;
+    let lost = [
+        ErrorKind::NotFound,
+        ErrorKind::InvalidData,
+        ErrorKind::InvalidInput,
+        ErrorKind::UnexpectedEof,
+    ];
+    match error {
+        results::Error::Malformed { path, .. } => *path != folder.manifest_path(),
+        results::Error::Io { path, source, .. } => {
+            *path != folder.manifest_path() && lost.contains(&source.kind())
+        }
+        _ => false,
+    }
+}
+
 /// Judges what a run folder holds, and stores the verdict. `required` are cells of coverage that must have been
 /// hit besides those that the run itself requires.
 ///
@@ -310,7 +330,14 @@ pub fn judge(
     progress: &Progress,
 ) -> Result<Verdict, Failure> {
     progress.note("checking");
-    let mut recording = folder.recording()?;
+    let mut recording = match folder.recording() {
+        Err(error) if is_damage(&error, folder) => {
+            let verdict = checkers::unreadable(&error.to_string());
+            folder.write_verdict(&verdict)?;
+            return Ok(verdict);
+        }
+        read => read?,
+    };
     let all = &mut recording.manifest.options.required_coverage;
     for name in required {
         if !all.contains(name) {

@@ -179,6 +179,43 @@ fn evidence_that_is_missing_or_changed_is_said_and_decides_nothing() {
     std::fs::write(&history, &lines).unwrap();
     assert_eq!(analyzed(0), whole);
 
+    let manifest = folder.join("manifest.json");
+    let sealed = std::fs::read_to_string(&manifest).unwrap();
+    let mut forged: Value = serde_json::from_str(&sealed).unwrap();
+    assert!(forged.as_object_mut().unwrap().remove("seal").is_some());
+    std::fs::write(&manifest, forged.to_string()).unwrap();
+    // What looks like a harness that was killed does not get a new seal, either.
+    for owner in [false, true] {
+        if owner {
+            std::fs::write(folder.join(".owner"), "1\n").unwrap();
+        }
+        let summary = analyzed(2);
+        assert!(summary.contains("its seal was taken away"), "{summary}");
+    }
+    std::fs::write(&manifest, &sealed).unwrap();
+    assert_eq!(analyzed(0), whole);
+
+    for (name, content) in [
+        ("nodes/n2/disk.json", Some("")),
+        ("nodes/n2/disk.json", Some("{}")),
+        ("nodes/n1/trace.jsonl", Some("{\n")),
+        ("schedule.json", Some("")),
+        ("schedule.json", None),
+        ("history.jsonl", Some("\u{fffd}\n")),
+        ("history.jsonl", None),
+    ] {
+        let file = folder.join(name);
+        let kept = std::fs::read(&file).unwrap();
+        match content {
+            Some(content) => std::fs::write(&file, content).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let summary = analyzed(2);
+        assert!(summary.contains(name), "{name}: {summary}");
+        std::fs::write(&file, &kept).unwrap();
+    }
+    assert_eq!(analyzed(0), whole);
+
     let copy = lab.runs().join("a copy");
     std::fs::rename(&folder, &copy).unwrap();
     let listed = lab.harness(&["list", "--limit", "1"]).expect_code(0).stdout;

@@ -9,7 +9,7 @@ use crate::disk_image::DiskImage;
 use crate::history::Operation;
 use crate::manifest::Manifest;
 use crate::schedule::Schedule;
-use crate::seal::{Seal, Sealed, differences};
+use crate::seal::{Seal, Sealed, UNSEALED, differences};
 use crate::store::{
     parse_document, read_document, read_schedule, write_atomically, write_document,
 };
@@ -293,7 +293,10 @@ impl RunFolder {
         // Stable: events of one node keep their own order when times are equal.
         trace.sort_by_key(|event| event.time);
         Ok(Recording {
-            differences: differences(manifest.seal.as_ref(), &found),
+            differences: match &manifest.seal {
+                None if manifest.is_over() => vec![UNSEALED.to_owned()],
+                seal => differences(seal.as_ref(), &found),
+            },
             manifest,
             history,
             schedule: self.schedule()?,
@@ -318,6 +321,34 @@ fn read_beginning(path: &Path) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::store::Store;
+
+    #[test]
+    fn a_run_that_is_over_without_a_seal_is_told_of() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Store::new(root.path()).create_run("one").unwrap();
+        std::fs::write(
+            folder.schedule_path(),
+            r#"{"format_version":1,"faults":[]}"#,
+        )
+        .unwrap();
+        std::fs::write(folder.history_path(), "").unwrap();
+        let told = |field: &str, value: serde_json::Value| {
+            let mut manifest = crate::manifest::made_up("one", 1);
+            manifest[field] = value;
+            std::fs::write(folder.manifest_path(), manifest.to_string()).unwrap();
+            folder.recording().unwrap().differences
+        };
+        assert_eq!(told("ended", serde_json::Value::Null), Vec::<String>::new());
+        assert_eq!(told("phases", serde_json::json!({"over": 7})), [UNSEALED]);
+        assert_eq!(told("ended", "2026-11-30T08:00:10Z".into()), [UNSEALED]);
+        // As whoever records writes it.
+        folder.write_manifest(&folder.manifest().unwrap()).unwrap();
+        folder.seal().unwrap();
+        assert_eq!(
+            folder.recording().unwrap().differences,
+            Vec::<String>::new()
+        );
+    }
 
     #[test]
     fn large_files_of_a_run_are_packed_and_its_version_tells() {

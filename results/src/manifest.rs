@@ -61,6 +61,11 @@ impl Manifest {
         self.stop_reason().is_some_and(StopReason::is_interruption)
     }
 
+    /// Whether the run got to its end, where its recording is sealed.
+    pub fn is_over(&self) -> bool {
+        self.ended.is_some() || self.phases.over.is_some()
+    }
+
     /// Whether the run was simulated.
     pub fn is_simulated(&self) -> bool {
         self.world == SIMULATION

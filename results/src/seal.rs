@@ -27,6 +27,11 @@ impl Sealed {
 /// By name within the folder of the run: what the file held.
 pub type Seal = BTreeMap<String, Sealed>;
 
+/// What is said of a run that was over and has no seal. Earlier builds sealed nothing, but neither does whoever changes
+/// a recording and takes its seal away.
+pub const UNSEALED: &str = "the recording was not sealed when the run ended: an earlier build recorded it, or its seal \
+                            was taken away; so nobody can say whether it is what was recorded";
+
 /// How files differ from a seal, for people. Without a seal nothing is known to differ.
 pub(crate) fn differences(seal: Option<&Seal>, found: &Seal) -> Vec<String> {
     let Some(seal) = seal else {

@@ -254,8 +254,8 @@ pub(super) fn split<K: Key>(
                 line: completion.map_or(invoke.line, |one| one.line) as usize,
                 column: 1,
                 reason: match history.hint() {
-                    Some(hint) => format!("{reason} ({hint})"),
-                    None => reason,
+                    Some(hint) => format!("{} ({hint})", named_as_asked(reason, options.model)),
+                    None => named_as_asked(reason, options.model),
                 },
             })?;
         if let Some(translated) = translated {
@@ -270,6 +270,16 @@ pub(super) fn split<K: Key>(
         }
     }
     Ok(subjects)
+}
+
+/// Registers with and without compare-and-set share their words: whoever asked for the one wants to read of it.
+fn named_as_asked(reason: String, asked_for: Model) -> String {
+    match asked_for {
+        Model::Register => reason
+            .replace("the model cas-register has", "the model register has")
+            .replace("it has read, write and cas", "it has read and write"),
+        _ => reason,
+    }
 }
 
 /// Marks an operation that nobody knows the outcome of; so does [`LEFT_OUT`].

@@ -43,8 +43,15 @@ pub enum ReadError {
     #[error(transparent)]
     Damaged(#[from] Damage),
     /// The compressed file does not unpack.
-    #[error("the gzip data cannot be unpacked: {0}")]
-    Gzip(std::io::Error),
+    #[error("the gzip data cannot be unpacked: {reason}, at byte {position} of {length}")]
+    Gzip {
+        /// What is wrong.
+        reason: std::io::Error,
+        /// How many bytes of the packed file were read when that showed.
+        position: usize,
+        /// How many it has.
+        length: usize,
+    },
     /// The unpacked file would be too large.
     #[error("the unpacked file has more than {} bytes", UNPACKED_MAX_BYTES)]
     TooLarge,
@@ -74,10 +81,16 @@ pub fn unpack(bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
         return Ok(bytes);
     }
     let mut unpacked = Vec::new();
-    MultiGzDecoder::new(bytes.as_slice())
+    let mut decoder = MultiGzDecoder::new(bytes.as_slice());
+    let read = decoder
+        .by_ref()
         .take(UNPACKED_MAX_BYTES + 1)
-        .read_to_end(&mut unpacked)
-        .map_err(ReadError::Gzip)?;
+        .read_to_end(&mut unpacked);
+    read.map_err(|reason| ReadError::Gzip {
+        reason,
+        position: bytes.len() - decoder.get_ref().len(),
+        length: bytes.len(),
+    })?;
     if unpacked.len() as u64 > UNPACKED_MAX_BYTES {
         return Err(ReadError::TooLarge);
     }

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::cursor::Damage;
 use super::record::{History, Record};
+use super::values::Value;
 
 /// What a compare-and-set means that reported failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +50,19 @@ impl Pairs {
     }
 }
 
+/// Whether a completion that says what came out names another key than its invocation. Either may name none; and where
+/// nobody knows what came out, a pair may be a reason instead of key and value.
+fn has_another_key(invoke: &Record, completion: &Record) -> bool {
+    let is_named = invoke.key != Value::Nil && completion.key != Value::Nil;
+    is_named && completion.operation_type != OperationType::Info && invoke.key != completion.key
+}
+
 /// Pairs invocations and completions, process by process.
 ///
 /// # Errors
 ///
-/// If a process has two operations at once, or a completion has no invocation or another function than
-/// its invocation.
+/// If a process has two operations at once, or a completion has no invocation or another function or
+/// key than its invocation, or an earlier time.
 pub(crate) fn pair(history: &History) -> Result<Pairs, Damage> {
     let mut open: FxHashMap<i64, u32> = FxHashMap::default();
     let mut pairs: Vec<Pair> = Vec::with_capacity(history.records.len() / 2 + 1);
@@ -100,6 +108,26 @@ pub(crate) fn pair(history: &History) -> Result<Pairs, Damage> {
                 record.process,
                 name(record),
                 name(invoke),
+                invoke.line
+            )));
+        }
+        if has_another_key(invoke, record) {
+            return Err(damage(format!(
+                "process {} completes a {} of key {}, but invoked it on key {} on line {}",
+                record.process,
+                name(record),
+                history.values.show(record.key),
+                history.values.show(invoke.key),
+                invoke.line
+            )));
+        }
+        if let (Some(invoked), Some(completed)) = (invoke.time_ns, record.time_ns)
+            && completed < invoked
+        {
+            return Err(damage(format!(
+                "process {} completes a {} at time {completed}, before it invoked it at time {invoked} on line {}",
+                record.process,
+                name(record),
                 invoke.line
             )));
         }

@@ -11,7 +11,7 @@ use super::super::values::{Value, Values};
 use super::{Call, Key, Model, Numbers, Translated, completed, show_elements, unsupported, update};
 use crate::linearizability::models::counter::{Counter, CounterAction};
 use crate::linearizability::models::queue::{Queue, QueueAction};
-use crate::linearizability::models::set::{Set, SetAction};
+use crate::linearizability::models::set::{Set, SetAction, repeated};
 
 /// A set that starts empty.
 #[derive(Default)]
@@ -32,9 +32,6 @@ impl SetKey {
         let elements = list.iter().map(|element| self.numbers.number(*element));
         let mut elements: Vec<u32> = elements.collect();
         elements.sort_unstable();
-        if elements.windows(2).any(|two| two[0] == two[1]) {
-            return Err("a read of a set returned an element twice".to_owned());
-        }
         if let Some(number) = self.reads.get(&elements) {
             return Ok(SetAction::Read(*number));
         }
@@ -108,8 +105,12 @@ impl Key for SetKey {
             SetAction::Contains(element) => format!("contains {}: true", show(element)),
             SetAction::Lacks(element) => format!("contains {}: false", show(element)),
             SetAction::Read(number) => {
-                let elements = self.object.contents[number as usize].iter();
-                format!("read {}", show_elements(elements.map(|one| show(*one))))
+                let elements = &self.object.contents[number as usize];
+                let shown = show_elements(elements.iter().map(|one| show(*one)));
+                match repeated(elements) {
+                    Some(element) => format!("read {shown} (with {} twice)", show(element)),
+                    None => format!("read {shown}"),
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::models::set::{Set, SetAction};
+use super::super::models::set::{Set, SetAction, repeated};
 use super::super::timeline::{NEVER, Timeline};
 use super::{Clusters, Fast};
 
@@ -27,6 +27,12 @@ pub(in super::super) fn decide(set: &Set, timeline: &Timeline<SetAction>) -> Opt
         }
     }
     let contents = |number: u32| set.contents[number as usize].as_slice();
+    if read
+        .iter()
+        .any(|number| repeated(contents(*number)).is_some())
+    {
+        return Some(Fast::NotLinearizable);
+    }
     read.sort_unstable_by(|one, other| {
         let (one, other) = (contents(*one), contents(*other));
         one.len().cmp(&other.len()).then_with(|| one.cmp(other))

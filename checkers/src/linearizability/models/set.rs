@@ -23,8 +23,14 @@ pub enum SetAction {
 /// A set that starts empty.
 #[derive(Debug, Clone, Default)]
 pub struct Set {
-    /// What reads returned; each ascending, without repetitions.
+    /// What reads returned; each ascending. What is in one of them twice, no set is ([`repeated`]).
     pub contents: Vec<Vec<u32>>,
+}
+
+/// An element that is in ascending contents more than once.
+pub fn repeated(contents: &[u32]) -> Option<u32> {
+    let mut pairs = contents.windows(2);
+    pairs.find(|two| two[0] == two[1]).map(|two| two[0])
 }
 
 impl Specification for Set {
