@@ -71,7 +71,9 @@ impl Scenario {
             return Err(described("a scenario needs at least one seed".into()));
         }
         let nodes = scenario.options.all_nodes();
-        prepare(&mut scenario.schedule, &nodes).map_err(|error| described(error.to_string()))?;
+        let voters = scenario.options.first_voters();
+        prepare(&mut scenario.schedule, &nodes, &voters)
+            .map_err(|error| described(error.to_string()))?;
         Ok(scenario)
     }
 

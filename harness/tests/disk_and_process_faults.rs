@@ -60,10 +60,12 @@ fn every_fault_leaves_evidence_and_a_damaged_minority_is_no_failure() {
     }
     let effect = |id: usize, name: &str| fault(id)["effect"][name].as_u64().unwrap_or(0);
     assert_eq!(effect(1, "crashed_count"), 1, "{:#}", fault(1));
+    assert_eq!(effect(1, "hit_count"), 1, "{:#}", fault(1));
     assert!(effect(2, "hit_count") > 0, "{:#}", fault(2));
     assert_eq!(effect(2, "crashed_count"), 0, "{:#}", fault(2));
     assert_eq!(effect(3, "killed_count"), 1);
     assert_eq!(effect(4, "crashed_count"), 1, "{:#}", fault(4));
+    assert_eq!(effect(4, "hit_count"), 1, "{:#}", fault(4));
     assert_eq!(effect(5, "stopped_in_order_count"), 1, "{:#}", fault(5));
     assert!(effect(6, "stop_count") > 3, "{:#}", fault(6));
     assert_eq!(effect(7, "n4_damaged_bytes"), 1);
@@ -90,6 +92,7 @@ fn what_cannot_be_read_is_met_at_a_start_and_otherwise_told_as_met_by_nobody() {
     let (met, unmet) = (&faults[0], &faults[1]);
     assert_eq!(met["outcome"], "installed", "{met:#}");
     assert_eq!(met["effect"]["crashed_count"], 1, "{met:#}");
+    assert_eq!(met["effect"]["hit_count"], 1, "{met:#}");
     assert_eq!(met["effect"]["restarted"][0], "n1");
     assert!(met["healed_at_ms"].is_u64(), "{met:#}");
     assert_eq!(unmet["outcome"], "indeterminate", "{unmet:#}");

@@ -379,4 +379,13 @@ fn the_command_tells_what_it_did_and_how_to_have_it_again() {
         "{on_the_way}"
     );
     run("explore --replay runs/explored.json", 1);
+    let elsewhere = run(
+        "explore --from elected --bug follower-no-fsync --quiet --tries 0 --out elsewhere",
+        1,
+    );
+    assert!(
+        elsewhere.contains("harness explore --replay elsewhere/explored.json"),
+        "{elsewhere}"
+    );
+    assert!(folder.path().join("elsewhere/explored.json").is_file());
 }

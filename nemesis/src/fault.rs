@@ -390,6 +390,18 @@ impl Fault {
         self.targets() == Some(&Targets::EventNode) || self.target() == Some(&Target::EventNode)
     }
 
+    /// Whether there may be voters after it that were none before.
+    pub(crate) fn may_add_voters(&self) -> bool {
+        use MembershipChange::{Add, Promote, Replace};
+        matches!(
+            self,
+            Self::Membership {
+                change: Add | Promote | Replace,
+                ..
+            }
+        )
+    }
+
     /// Whether it makes a voter of an observer.
     pub(crate) fn is_promotion(&self) -> bool {
         let change = MembershipChange::Promote;
@@ -462,32 +474,36 @@ impl Fault {
             | Self::Snapshot { .. }
             | Self::Burst => {}
         }
-        self.check_budget(nodes)
+        Ok(())
     }
 
-    /// Refuses to destroy the data of more nodes than the cluster can lose.
-    fn check_budget(&self, nodes: &[String]) -> Result<(), FaultError> {
+    /// Refuses to destroy the data of more of these voters than the cluster can lose. Nobody counts on what
+    /// other nodes have.
+    ///
+    /// # Errors
+    /// [`FaultError::BeyondBudget`].
+    pub fn check_budget(&self, voters: &[String]) -> Result<(), FaultError> {
         let Some(targets) = self.targets() else {
             return Ok(());
         };
         if self.destroys().is_none() || self.is_beyond_budget() {
             return Ok(());
         }
-        let node_count = match targets {
-            Targets::All => nodes.len(),
-            Targets::Majority => nodes.len() / 2 + 1,
-            Targets::Nodes(names) => names.len(),
+        let hit_count = match targets {
+            Targets::All => voters.len(),
+            Targets::Majority => voters.len() / 2 + 1,
+            Targets::Nodes(names) => names.iter().filter(|name| voters.contains(name)).count(),
             // Who follows or lags shows only then; at most as many are hit as the budget allows.
             _ => 1,
         };
-        let allowed_count = budget::minority(nodes.len());
-        if node_count <= allowed_count {
+        let allowed_count = budget::minority(voters.len());
+        if hit_count <= allowed_count {
             return Ok(());
         }
         Err(FaultError::BeyondBudget {
             kind: self.kind(),
-            node_count,
-            voter_count: nodes.len(),
+            hit_count,
+            voter_count: voters.len(),
             allowed_count,
         })
     }

@@ -3,6 +3,7 @@
 
 mod asked;
 mod draws;
+mod kinship;
 mod pauses;
 #[cfg(test)]
 mod tests;
@@ -157,6 +158,20 @@ pub enum PlanError {
         /// What is wrong.
         error: FaultError,
     },
+    /// Something asked of the faults of a family that would make them those of another.
+    #[error(
+        "nemesis {family}: {parameter}={value} would make it another fault; name the family that does it: {of}"
+    )]
+    OfAnother {
+        /// Name of the family.
+        family: &'static str,
+        /// The parameter.
+        parameter: &'static str,
+        /// What was written.
+        value: String,
+        /// Name of the family that does it.
+        of: &'static str,
+    },
 }
 
 /// Plans the faults of a run.
@@ -210,6 +225,16 @@ fn check(family: Family, options: &PlanOptions) -> Result<(), PlanError> {
     let intensity_percent = options.intensity_of(family);
     if !(1..=INTENSITY_MAX_PERCENT).contains(&intensity_percent) {
         return Err(PlanError::Intensity { intensity_percent });
+    }
+    if let Some(asked) = options.family_asked.get(&family)
+        && let Some(misplaced) = kinship::misplaced(family, asked)
+    {
+        return Err(PlanError::OfAnother {
+            family: family.name(),
+            parameter: misplaced.parameter,
+            value: misplaced.value,
+            of: misplaced.of.name(),
+        });
     }
     let most_ms = options.interval_ms.saturating_mul(HEALTHY_EVERY_INTERVALS) / 2;
     if options.healthy_ms > most_ms {

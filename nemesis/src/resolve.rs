@@ -166,10 +166,16 @@ impl Resolver<'_> {
         can_be_down: bool,
     ) -> Result<Vec<usize>, String> {
         let mut budget = self.view.budget();
+        let whom = match targets {
+            Targets::Nodes(names) => names.join(", "),
+            _ => "one more voter".into(),
+        };
         let spent = format!(
-            "it would destroy data of which {} of {} voters have lost their copy already",
+            "it would destroy data of {whom}: {} of {} voters have lost their copy already, and no more than {} \
+             may, as a majority must keep it",
             budget.allowed_count() - budget.left(files),
-            self.view.least_voter_count()
+            self.view.least_voter_count(),
+            budget.allowed_count()
         );
         let is_there = |name: &String| {
             !self.view.down.contains(name) || (can_be_down && self.view.damaged.contains_key(name))

@@ -83,18 +83,23 @@ pub enum ScheduleError {
 
 /// Makes a schedule, hand-written or recorded, ready to run on `nodes`, or says why it cannot be. `nodes`
 /// are all that may be part of the cluster at some time; one that is not when a fault on it is due makes
-/// the fault skipped.
+/// the fault skipped. `voters` are those of them that vote at first.
 ///
 /// Faults without a number get the lowest free ones in file order, faults are sorted by trigger time,
 /// and both what was asked for and, where present, what it was resolved to must fit the cluster.
 /// Nothing is dropped: an impossible fault is refused before the run, not skipped during it.
-pub fn prepare(schedule: &mut Schedule, nodes: &[String]) -> Result<(), ScheduleError> {
+pub fn prepare(
+    schedule: &mut Schedule,
+    nodes: &[String],
+    voters: &[String],
+) -> Result<(), ScheduleError> {
     if schedule.format_version != FORMAT_VERSION {
         return Err(ScheduleError::FormatVersion {
             format_version: schedule.format_version,
         });
     }
     let mut ids = BTreeSet::new();
+    let electorate = electorate(schedule, nodes, voters);
     for (index, fault) in schedule.faults.iter().enumerate() {
         let position = index + 1;
         if fault.id != 0 && !ids.insert(fault.id) {
@@ -106,7 +111,7 @@ pub fn prepare(schedule: &mut Schedule, nodes: &[String]) -> Result<(), Schedule
         if fault.duration_ms == 0 {
             return Err(ScheduleError::NoDuration { position });
         }
-        check_asked(fault, position, nodes)?;
+        check_asked(fault, position, nodes, electorate)?;
         if let Some(resolved) = &fault.resolved {
             Action::from_resolved(&fault.fault.kind, resolved)
                 .map_err(|error| ScheduleError::Replay { position, error })?
@@ -127,14 +132,32 @@ pub fn prepare(schedule: &mut Schedule, nodes: &[String]) -> Result<(), Schedule
     Ok(())
 }
 
+/// Of these nodes those that may vote at some time: only the first voters, unless a fault makes others of them.
+pub fn electorate<'a>(
+    schedule: &Schedule,
+    nodes: &'a [String],
+    voters: &'a [String],
+) -> &'a [String] {
+    let adds_voters = |fault: &ScheduledFault| {
+        let parsed = Fault::from_description(&fault.fault);
+        parsed.is_ok_and(|fault| fault.may_add_voters())
+    };
+    match schedule.faults.iter().any(adds_voters) {
+        true => nodes,
+        false => voters,
+    }
+}
+
 fn check_asked(
     fault: &ScheduledFault,
     position: usize,
     nodes: &[String],
+    electorate: &[String],
 ) -> Result<(), ScheduleError> {
     let wrong = |error| ScheduleError::Fault { position, error };
     let asked = Fault::from_description(&fault.fault).map_err(wrong)?;
     asked.validate(nodes).map_err(wrong)?;
+    asked.check_budget(electorate).map_err(wrong)?;
     match &fault.trigger.on {
         None if asked.hits_event_node() => Err(ScheduleError::NoEvent { position }),
         None => Ok(()),
@@ -170,7 +193,7 @@ mod tests {
     }
 
     fn refused(faults: &str) -> String {
-        prepare(&mut read(faults), &nodes())
+        prepare(&mut read(faults), &nodes(), &nodes())
             .unwrap_err()
             .to_string()
     }
@@ -182,7 +205,7 @@ mod tests {
                 {"id":2,"trigger":{"at_ms":100},"duration_ms":5,"fault":{"kind":"pause"}},
                 {"trigger":{"at_ms":50},"duration_ms":5,"fault":{"kind":"kill","targets":"leader"}}]"#,
         );
-        prepare(&mut schedule, &nodes()).unwrap();
+        prepare(&mut schedule, &nodes(), &nodes()).unwrap();
         let order: Vec<(u64, u64)> = schedule
             .faults
             .iter()
@@ -190,8 +213,34 @@ mod tests {
             .collect();
         assert_eq!(order, [(3, 50), (2, 100), (1, 900)]);
         let once = schedule.clone();
-        prepare(&mut schedule, &nodes()).unwrap();
+        prepare(&mut schedule, &nodes(), &nodes()).unwrap();
         assert_eq!(schedule, once);
+    }
+
+    #[test]
+    fn only_voters_count_among_those_who_may_lose_data() {
+        let names =
+            |count: u32| -> Vec<String> { (1..=count).map(|it| format!("n{it}")).collect() };
+        let prepared = |faults: &str| {
+            let prepared = prepare(&mut read(faults), &names(7), &names(5));
+            prepared.map_err(|error| error.to_string())
+        };
+        let wipe = |targets: &str| {
+            format!(
+                r#"{{"trigger":{{"at_ms":9}},"duration_ms":5,"fault":{{"kind":"wipe","targets":{targets}}}}}"#
+            )
+        };
+        for targets in [r#"["n1","n2","n3"]"#, "\"majority\"", "\"all\""] {
+            let error = prepared(&format!("[{}]", wipe(targets))).unwrap_err();
+            assert!(error.contains("of 5 voters"), "{error}");
+            assert!(error.contains("at most 2"), "{error}");
+        }
+        let with_observers = format!("[{}]", wipe(r#"["n1","n2","n6","n7"]"#));
+        assert_eq!(prepared(&with_observers), Ok(()));
+        let promoted = r#"{"trigger":{"at_ms":1},"duration_ms":5,
+            "fault":{"kind":"membership","what":"promote","target":"observers"}}"#;
+        let later = format!("[{promoted},{}]", wipe(r#"["n1","n2","n3"]"#));
+        assert_eq!(prepared(&later), Ok(()), "three of seven are a minority");
     }
 
     #[test]
@@ -200,7 +249,7 @@ mod tests {
             r#"[{"trigger":{"on":"vote-persisted","node":["n2"],"edge":"before"},"duration_ms":5,
                  "fault":{"kind":"kill","targets":"event-node"}}]"#,
         );
-        assert_eq!(prepare(&mut schedule, &nodes()), Ok(()));
+        assert_eq!(prepare(&mut schedule, &nodes(), &nodes()), Ok(()));
         assert!(schedule.faults[0].trigger.on.is_some());
     }
 
@@ -234,6 +283,6 @@ mod tests {
         assert!(refused(&format!("[{held}]")).contains("clock-skew"));
         let mut future = read("[]");
         future.format_version = 2;
-        assert!(prepare(&mut future, &nodes()).is_err());
+        assert!(prepare(&mut future, &nodes(), &nodes()).is_err());
     }
 }

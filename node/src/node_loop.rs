@@ -7,6 +7,7 @@ mod boundary;
 mod clients;
 mod disk_description;
 mod disk_work;
+mod foresight;
 mod messages;
 mod mischief;
 mod moments;
@@ -38,6 +39,7 @@ pub use boundary::{
 };
 pub use disk_description::{DiskDescription, LoaderDescription};
 use disk_work::DiskWork;
+use foresight::Foresight;
 pub use snapshots::SnapshotOptions;
 use snapshots::Snapshots;
 use waiting::{Waiting, in_batches};
@@ -53,6 +55,8 @@ pub struct NodeLoop<D: Disk> {
     bug: Option<Bug>,
     mischief: Mischief,
     waiting: Waiting,
+    /// What clients are told too early, with the seeded bug B09.
+    foresight: Option<Foresight>,
     /// Who waits for answers, if messages are traced.
     askers: messages::Askers,
     snapshots: Snapshots,
@@ -116,6 +120,7 @@ impl<D: Disk> NodeLoop<D> {
             bug,
             mischief: Mischief::new(options.mischief),
             waiting: Waiting::default(),
+            foresight: None,
             askers: messages::Askers::default(),
             snapshots: Snapshots::new(options.snapshots, now_ns),
             download: None,
@@ -539,7 +544,9 @@ impl<D: Disk> NodeLoop<D> {
                     self.step(now_ns, outcome, outbox)?;
                 }
                 Effect::AbandonSnapshot(_) => self.abandon_download()?,
-                Effect::Proposed { ticket, offset } => self.note_proposed(ticket, offset, outbox),
+                Effect::Proposed { ticket, offset } => {
+                    self.note_proposed(ticket, offset, outbox)?
+                }
                 Effect::Refused { ticket, refusal } => self.refuse(ticket, refusal, outbox),
                 Effect::ReadReady {
                     ticket,

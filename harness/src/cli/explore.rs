@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::OutputArgs;
+use super::{OutputArgs, StoreArgs};
 use crate::byte_size::parse_bytes;
 use crate::duration::parse_positive_ms;
 use crate::explore::Beginning;
@@ -60,16 +60,27 @@ pub struct ExploreArgs {
     /// How many threads; one per processor by default
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Where the steps that break a rule are written
-    #[arg(long, default_value = "runs/explored.json", value_name = "FILE")]
-    pub steps: PathBuf,
+    /// Where the steps that break a rule are written; explored.json in the folder of the runs by default
+    #[arg(long, value_name = "FILE")]
+    pub steps: Option<PathBuf>,
     /// How many simulated runs may try to break the same rule by faults alone; 0 for none
     #[arg(long, default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub tries: u32,
     /// Take the steps of this file again, instead of exploring
     #[arg(long, value_name = "FILE", conflicts_with = "bug")]
     pub replay: Option<PathBuf>,
+    /// Where the steps are stored
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// How much is said
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+impl ExploreArgs {
+    /// Where the steps that break a rule are written.
+    pub fn steps_file(&self) -> PathBuf {
+        let usual = || self.store.out.join("explored.json");
+        self.steps.clone().unwrap_or_else(usual)
+    }
 }

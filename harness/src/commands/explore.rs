@@ -55,7 +55,7 @@ pub fn explore(args: &ExploreArgs) -> Result<u8, Failure> {
     let as_faults = match (&explored.counterexample, args.tries) {
         (None, _) | (_, 0) => None,
         (Some(steps), tries) => {
-            let file = args.steps.with_extension("schedule.json");
+            let file = args.steps_file().with_extension("schedule.json");
             Some(reproduce(steps, tries, &file)?)
         }
     };
@@ -81,12 +81,13 @@ fn bounds_of(args: &ExploreArgs) -> Bounds {
 }
 
 fn store(args: &ExploreArgs, steps: &StepFile) -> Result<PathBuf, Failure> {
-    if let Some(folder) = args.steps.parent() {
+    let file = args.steps_file();
+    if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    write_document(&args.steps, steps)?;
-    Ok(args.steps.clone())
+    write_document(&file, steps)?;
+    Ok(file)
 }
 
 /// What an exploration proves.

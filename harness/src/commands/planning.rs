@@ -5,6 +5,7 @@ use nemesis::capability::{Capabilities, Need};
 use nemesis::family::Family;
 use nemesis::fault::Fault;
 use nemesis::plan::{INTENSITY_MAX_PERCENT, PlanOptions, plan};
+use nemesis::schedule::electorate;
 use nemesis::tuning::{Tuned, parse_tuned};
 use results::manifest::{RunOptions, Voters};
 use results::schedule::Schedule;
@@ -302,7 +303,7 @@ fn schedule(
         // Written by hand, or recorded: either way only what was asked for counts here.
         forget_outcomes(&mut schedule, false);
     }
-    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes(), &options.first_voters())
         .map_err(|error| Failure::arguments(error.to_string()))?;
     refuse_impossible(&schedule, faults.capabilities)?;
     let end_ms = options.time_ms.saturating_add(START_UP_MS);
@@ -323,11 +324,15 @@ fn refuse_unfit(
     capabilities: &Capabilities,
     options: &RunOptions,
 ) -> Result<(), Failure> {
-    let nodes = options.all_nodes();
+    let (nodes, voters) = (options.all_nodes(), options.first_voters());
+    let electorate = electorate(planned, &nodes, &voters);
     for fault in &planned.faults {
         let parsed = Fault::from_description(&fault.fault);
         let wrong = match &parsed {
-            Ok(parsed) => match parsed.validate(&nodes) {
+            Ok(parsed) => match parsed
+                .validate(&nodes)
+                .and_then(|()| parsed.check_budget(electorate))
+            {
                 Ok(()) => capabilities
                     .missing(parsed.needs())
                     .map(|missing| missing.to_string()),

@@ -270,7 +270,7 @@ fn schedule(folder: &RunFolder, options: &RunOptions, aim: Aim) -> Result<Schedu
     for fault in &mut schedule.faults {
         fault.recorded = recorded.get(&fault.id).cloned();
     }
-    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes(), &options.first_voters())
         .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)
 }

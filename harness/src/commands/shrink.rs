@@ -331,7 +331,7 @@ fn measures(size: &Size) -> Value {
 fn schedule(folder: &RunFolder, options: &RunOptions, resolved: bool) -> Result<Schedule, Failure> {
     let mut schedule = folder.schedule()?;
     forget_outcomes(&mut schedule, resolved);
-    nemesis::schedule::prepare(&mut schedule, &options.all_nodes())
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes(), &options.first_voters())
         .with_context(|| folder.schedule_path().display().to_string())?;
     Ok(schedule)
 }

@@ -65,9 +65,10 @@ impl Cluster {
         }
     }
 
-    /// Lets a disk work again, as far as this fault goes; returns how many operations it hit, as far as the
-    /// node has lived to tell, and how often the node has crashed of it, of the crashes after the first
-    /// `crash_count`. A node that is stopped goes on some time, and is told then.
+    /// Lets a disk work again, as far as this fault goes; returns how many operations it hit, and how often the
+    /// node has crashed of it, of the crashes after the first `crash_count`. A process counts what is hit and
+    /// takes the count with it, so of one that crashed the operation counts that it crashed of: it ends at the
+    /// first that it cannot do without. A node that is stopped goes on some time, and is told then.
     ///
     /// # Errors
     /// For people: the node runs and cannot be told.
@@ -79,7 +80,9 @@ impl Cluster {
     ) -> Result<(u64, usize), String> {
         let fault = self.slot(node)?.lock().await.disk_faults.remove(&id);
         let mut patience = Patience::new();
-        let hit_count = loop {
+        let (live_hit_count, earlier_count) = loop {
+            // Who crashes after the answer has counted in it what it crashes of.
+            let earlier_count = self.slot(node)?.lock().await.last_words.len();
             let told = match self.control(node).await {
                 Ok(control) => {
                     let told = control.heal_disk(id).await;
@@ -88,18 +91,21 @@ impl Cluster {
                 Err(problem) => Err(problem),
             };
             match told {
-                Ok(hit_count) => break hit_count,
+                Ok(hit_count) => break (hit_count, Some(earlier_count)),
                 Err(problem) => match self.next_try(node, &mut patience, problem).await? {
                     Next::Again => {}
-                    // What its disk did ended with the process.
-                    Next::HasEnded => break 0,
+                    Next::HasEnded => break (0, None),
                 },
             }
         };
         let slot = self.slot(node)?.lock().await;
-        let since = slot.last_words.get(crash_count..).unwrap_or_default();
-        let crashed_count = fault.map_or(0, |fault| count_caused(fault, since));
-        Ok((hit_count, crashed_count))
+        let crashes_until = |end: usize| {
+            let words = slot.last_words.get(crash_count..end).unwrap_or_default();
+            fault.map_or(0, |fault| count_caused(fault, words))
+        };
+        let all_count = slot.last_words.len();
+        let dead_hit_count = crashes_until(earlier_count.unwrap_or(all_count)) as u64;
+        Ok((live_hit_count + dead_hit_count, crashes_until(all_count)))
     }
 
     /// Lets a disk work again, whatever faults it has.

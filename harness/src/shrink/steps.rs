@@ -200,17 +200,17 @@ impl<'a, T: Trial> Shrinker<'a, T> {
         for node_count in 1..self.best.options.nodes {
             let mut plan = self.best.clone();
             plan.options.nodes = node_count;
-            let nodes = plan.options.all_nodes();
+            let (nodes, voters) = (plan.options.all_nodes(), plan.options.first_voters());
             // A fault that names a node which is gone rules out the smaller cluster.
-            if prepare(&mut plan.schedule, &nodes).is_ok() && self.accept(plan) {
+            if prepare(&mut plan.schedule, &nodes, &voters).is_ok() && self.accept(plan) {
                 break;
             }
         }
         if self.best.options.cluster.observers > 0 {
             let mut plan = self.best.clone();
             plan.options.cluster.observers = 0;
-            let nodes = plan.options.all_nodes();
-            if prepare(&mut plan.schedule, &nodes).is_ok() {
+            let (nodes, voters) = (plan.options.all_nodes(), plan.options.first_voters());
+            if prepare(&mut plan.schedule, &nodes, &voters).is_ok() {
                 self.accept(plan);
             }
         }

@@ -92,17 +92,17 @@ pub enum FaultError {
         /// The size of this cluster.
         node_count: usize,
     },
-    /// More nodes than may lose data at once without the cluster losing what it acknowledged.
+    /// More voters than may lose data at once without the cluster losing what it acknowledged.
     #[error(
-        "a {kind} fault on {node_count} of {voter_count} nodes may destroy what was acknowledged; at \
+        "a {kind} fault on {hit_count} of {voter_count} voters may destroy what was acknowledged; at \
          most {allowed_count} may be hit, unless \"beyond_budget\" is true"
     )]
     BeyondBudget {
         /// Kind of the fault.
         kind: &'static str,
         /// How many would be hit.
-        node_count: usize,
-        /// How many nodes there are.
+        hit_count: usize,
+        /// How many voters there are.
         voter_count: usize,
         /// How many may be hit.
         allowed_count: usize,

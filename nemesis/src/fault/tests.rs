@@ -210,7 +210,7 @@ fn what_does_not_fit_together_is_refused() {
 fn data_is_destroyed_within_the_budget_unless_said_otherwise() {
     let wipe = |targets: &str, beyond: bool| {
         let text = format!(r#"{{"kind":"wipe","targets":{targets},"beyond_budget":{beyond}}}"#);
-        read(&text).unwrap().validate(&nodes(5))
+        read(&text).unwrap().check_budget(&nodes(5))
     };
     for targets in ["\"one\"", "\"minority\"", "\"followers\"", r#"["n1","n2"]"#] {
         assert_eq!(wipe(targets, false), Ok(()), "{targets}");
@@ -221,7 +221,7 @@ fn data_is_destroyed_within_the_budget_unless_said_otherwise() {
         assert_eq!(wipe(targets, true), Ok(()), "{targets}");
     }
     let slow = r#"{"kind":"disk","what":"slow-sync","delay_ms":9,"targets":"all"}"#;
-    assert_eq!(read(slow).unwrap().validate(&nodes(5)), Ok(()));
+    assert_eq!(read(slow).unwrap().check_budget(&nodes(5)), Ok(()));
 }
 
 #[test]

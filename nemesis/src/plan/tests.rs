@@ -470,6 +470,13 @@ fn what_is_asked_of_a_family_is_so_in_all_its_faults_and_in_no_others() {
     asking.family_asked = BTreeMap::from([(Family::Burst, leader)]);
     let error = plan(&asking).unwrap_err().to_string();
     assert!(error.starts_with("nemesis burst: "), "{error}");
+    asking.families = vec![Family::DiskFull];
+    let other = Asked::from([("what".into(), "bit-flip".into())]);
+    asking.family_asked = BTreeMap::from([(Family::DiskFull, other)]);
+    assert_eq!(
+        plan(&asking).unwrap_err().to_string(),
+        "nemesis disk-full: what=bit-flip would make it another fault; name the family that does it: disk-corrupt"
+    );
 }
 
 const OLDEST: [Family; 4] = [

@@ -482,7 +482,13 @@ fn data_is_destroyed_only_where_a_majority_keeps_it() {
     let reason = hit(1, &leader, &down).unwrap_err();
     assert!(reason.contains("2 of 5 voters"), "{reason}");
     let both = damaging(Targets::Nodes(vec!["n3".into(), "n4".into()]), false);
-    assert!(hit(1, &both, &damaged).is_err(), "as a whole or not at all");
+    let reason = hit(1, &both, &damaged).unwrap_err();
+    assert_eq!(
+        reason,
+        "it would destroy data of n3, n4: 1 of 5 voters have lost their copy already, and no more than 2 may, \
+         as a majority must keep it",
+        "as a whole or not at all"
+    );
     assert_eq!(hit(1, &both, &whole).unwrap(), ["n3", "n4"]);
     let all = hit(1, &damaging(Targets::All, true), &spent).unwrap();
     assert_eq!(all.len(), 5);

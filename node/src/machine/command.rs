@@ -213,17 +213,11 @@ impl Command {
         }
     }
 
-    /// Whether its outcome is the same in every state, so that it is known before it is applied.
-    pub fn always_succeeds(&self) -> bool {
-        self.stamp.is_none()
-            && self.operations.iter().all(|operation| {
-                matches!(
-                    operation,
-                    Operation::RegisterWrite { .. }
-                        | Operation::ListAppend { .. }
-                        | Operation::SetAdd { .. }
-                )
-            })
+    /// Whether it takes effect whatever others did before: it compares nothing, and is no copy of an earlier one.
+    pub fn is_unconditional(&self) -> bool {
+        let compares =
+            |operation: &Operation| matches!(operation, Operation::RegisterCompareAndSet { .. });
+        self.stamp.is_none() && !self.operations.iter().any(compares)
     }
 
     fn check(&self) -> Result<(), CommandFault> {
@@ -369,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn only_commands_that_cannot_fail_have_a_known_outcome() {
+    fn only_comparisons_and_copies_hang_on_what_others_did() {
         let key = || "a".to_string();
         let value = || json!(1);
         let append = Operation::ListAppend {
@@ -385,17 +379,26 @@ mod tests {
             expected: value(),
             new: value(),
         };
-        assert!(Command::single(write("a", value())).always_succeeds());
-        assert!(Command::single(append.clone()).always_succeeds());
-        for operation in [add, swap, Operation::ListRead { key: key() }] {
-            assert!(!Command::single(operation).always_succeeds());
+        for operation in [
+            write("a", value()),
+            append.clone(),
+            add,
+            Operation::ListRead { key: key() },
+        ] {
+            assert!(Command::single(operation).is_unconditional());
         }
+        assert!(!Command::single(swap.clone()).is_unconditional());
+        let mixed = Command {
+            stamp: None,
+            operations: vec![append.clone(), swap],
+        };
+        assert!(!mixed.is_unconditional());
         let stamp = Some(Stamp {
             client: "c".into(),
             request: 1,
         });
         let operations = vec![append];
-        assert!(!Command { stamp, operations }.always_succeeds());
+        assert!(!Command { stamp, operations }.is_unconditional());
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl<D: Disk> NodeLoop<D> {
             Ok(encoded) => {
                 let proposed = Proposed {
                     is_transaction,
-                    always_succeeds: command.always_succeeds(),
+                    is_unconditional: command.is_unconditional(),
                 };
                 self.waiting.propose(ticket, proposed);
                 commands.push((ticket, encoded));
@@ -68,22 +68,19 @@ impl<D: Disk> NodeLoop<D> {
         ticket: Ticket,
         offset: Offset,
         outbox: &mut impl Outbox,
-    ) {
+    ) -> Result<(), NodeError> {
         let Some(proposed) = self.waiting.take_proposed(ticket) else {
-            return;
+            return Ok(());
         };
-        let acknowledge_early =
-            self.has(Bug::AckOnAppend) && proposed.always_succeeds && !proposed.is_transaction;
-        if acknowledge_early {
-            let position = Position {
-                epoch: self.replica.epoch(),
-                offset,
-            };
-            let reply = ClientReply::Written { position };
+        if self.has(Bug::AckOnAppend) && proposed.is_unconditional {
+            let foreseen = self.foresee(offset)?;
+            let epoch = self.replica.epoch();
+            let reply = ClientReply::of(foreseen, epoch, proposed.is_transaction);
             self.release(Departure::ClientReply { ticket, reply }, outbox);
         } else {
             self.waiting.await_commit(offset, ticket, proposed);
         }
+        Ok(())
     }
 
     pub(super) fn refuse(

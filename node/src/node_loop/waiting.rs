@@ -16,8 +16,8 @@ const MAX_PROPOSAL_BYTES: usize = 512 * 1024;
 pub(super) struct Proposed {
     /// Its reply lists results.
     pub(super) is_transaction: bool,
-    /// Its outcome is known before it is applied.
-    pub(super) always_succeeds: bool,
+    /// Whether it does anything does not hang on what others did.
+    pub(super) is_unconditional: bool,
 }
 
 /// Clients without an answer, by what they wait for.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use node::client::{ClientReply, ClientRequest, RefusalCode, UnknownCode};
 use node::ids::{Epoch, NodeId, Offset};
-use node::machine::{CommandFault, Failure, MAX_COMMAND_BYTES};
+use node::machine::{CommandFault, Failure, MAX_COMMAND_BYTES, Operation};
 use node::message::{Request, Response, VoteRequest};
 use node::moment::{Edge, Moment};
 use node::mutants::Bug;
@@ -291,6 +291,38 @@ fn the_early_acknowledgement_bug_answers_writes_before_they_are_committed() {
         .collect();
     assert_eq!(replies.len(), 1, "the write is not answered twice");
     assert_eq!(offset(reply_to(swap_ticket, &departures)), end.0 + 1);
+}
+
+#[test]
+fn the_early_acknowledgement_bug_tells_what_commands_will_come_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench::start(directory.path(), 3, Some(Bug::AckOnAppend));
+    bench.lead_and_commit();
+    let (epoch, end) = (bench.node.epoch(), bench.node.describe().log_end);
+    let key = || "c".to_owned();
+    let draw = || ClientRequest::Transaction {
+        stamp: None,
+        operations: vec![
+            Operation::CounterAdd {
+                key: key(),
+                delta: 1,
+            },
+            Operation::CounterRead { key: key() },
+        ],
+    };
+    let drawn = |reply: &Option<ClientReply>| match reply {
+        Some(ClientReply::Results { results, .. }) => results[1].value.clone(),
+        other => panic!("{other:?}"),
+    };
+    let replies = bench.ask(vec![draw(), swap("a", 1, 2), draw()]);
+    assert_eq!(drawn(&replies[0]), Some(1.into()));
+    assert_eq!(replies[1], None, "a comparison waits");
+    assert_eq!(drawn(&replies[2]), Some(2.into()));
+    let later = bench.ask(vec![draw()]);
+    assert_eq!(drawn(&later[0]), Some(3.into()));
+    bench.fetch(epoch, Offset(end.0 + 4), 0);
+    let applied = bench.ask(vec![draw()]);
+    assert_eq!(drawn(&applied[0]), Some(4.into()));
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::simulation::{SessionPlan, Simulated, simulate};
 fn run(options: RunOptions, faults: Value) -> Simulated {
     let schedule = json!({ "format_version": 1, "faults": faults });
     let mut schedule: Schedule = serde_json::from_value(schedule).unwrap();
-    nemesis::schedule::prepare(&mut schedule, &options.all_nodes()).unwrap();
+    nemesis::schedule::prepare(&mut schedule, &options.all_nodes(), &options.first_voters())
+        .unwrap();
     let plan = SessionPlan {
         seed: 7,
         options,
