@@ -24,6 +24,12 @@ async fn led_by(members: &mut Members, wanted: i32, start: impl Fn(&mut Members,
             return;
         }
         members.kill(leader);
+        // Whoever comes back soon is the first to stand for election.
+        members
+            .quorum_where(wanted, "a voter that misses its leader", |quorum| {
+                quorum["role"] != "follower" || quorum["leader_id"].as_i64() != Some(leader.into())
+            })
+            .await;
         start(members, leader);
     }
 }
