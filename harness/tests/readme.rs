@@ -191,7 +191,7 @@ fn the_schedules_shown_can_be_run() {
     let nodes: Vec<String> = (1..=5).map(|id| format!("n{id}")).collect();
     for (text, fault_count) in schedules.iter().zip([3, 2]) {
         let mut schedule: Schedule = serde_json::from_str(text).unwrap();
-        nemesis::schedule::prepare(&mut schedule, &nodes).unwrap();
+        nemesis::schedule::prepare(&mut schedule, &nodes, &nodes).unwrap();
         assert_eq!(schedule.faults.len(), fault_count);
         let capabilities = harness::capabilities::of_processes(Network::Proxy);
         assert_eq!(capabilities.refusals(&schedule), []);
