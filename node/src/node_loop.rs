@@ -545,7 +545,7 @@ impl<D: Disk> NodeLoop<D> {
                 }
                 Effect::AbandonSnapshot(_) => self.abandon_download()?,
                 Effect::Proposed { ticket, offset } => {
-                    self.note_proposed(ticket, offset, outbox)?
+                    self.note_proposed(ticket, offset, outbox)?;
                 }
                 Effect::Refused { ticket, refusal } => self.refuse(ticket, refusal, outbox),
                 Effect::ReadReady {
