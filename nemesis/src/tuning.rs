@@ -7,39 +7,29 @@ use serde_json::{Value, json};
 
 use crate::capability::Capabilities;
 use crate::family::{Family, FamilyError, parse_families};
-use crate::fault::{Group, Word};
+use crate::fault::{Group, SHAPING_PARAMETERS, Word};
 use crate::names::{nearest, suggestion};
 use crate::plan::{Asked, INTENSITY_MAX_PERCENT, INTENSITY_USUAL_PERCENT, INTERVAL_MIN_MS};
 
 /// What can be said of every family.
 const PACE: [&str; 2] = ["interval", "intensity"];
 /// What can be said of faults in place of what would be drawn, as schedules write it.
-const OF_FAULTS: [&str; 24] = [
-    "targets",
-    "target",
-    "direction",
-    "style",
-    "delay_ms",
-    "jitter_ms",
-    "distribution",
-    "loss_percent",
-    "duplicate_percent",
-    "reorder_percent",
-    "corrupt_percent",
-    "bandwidth_bytes_per_second",
-    "stall_after_bytes",
-    "close_delay_ms",
-    "on_ms",
-    "off_ms",
-    "offset_ms",
-    "rate",
-    "delta_ms",
-    "period_ms",
-    "what",
-    "files",
-    "restart",
-    "beyond_budget",
-];
+fn of_faults() -> impl Iterator<Item = &'static str> {
+    let whom = ["targets", "target", "direction", "style"];
+    let what = [
+        "on_ms",
+        "off_ms",
+        "offset_ms",
+        "rate",
+        "delta_ms",
+        "period_ms",
+        "what",
+        "files",
+        "restart",
+        "beyond_budget",
+    ];
+    whom.into_iter().chain(SHAPING_PARAMETERS).chain(what)
+}
 
 /// Families with how they come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -204,7 +194,7 @@ pub fn parse_tuned(
                 return Err(TuningError::Twice { name, parameter });
             }
             seen.push(parameter);
-            if OF_FAULTS.contains(&parameter) {
+            if of_faults().any(|known| known == parameter) {
                 if name == "all" {
                     return Err(TuningError::NotForAll { parameter });
                 }
@@ -232,7 +222,7 @@ fn split<'a>(name: &str, text: &'a str) -> Result<(&'static str, &'a str), Tunin
         None if is_target(text) => ("targets", text),
         None => (text, ""),
     };
-    let known: Vec<&'static str> = PACE.into_iter().chain(OF_FAULTS).collect();
+    let known: Vec<&'static str> = PACE.into_iter().chain(of_faults()).collect();
     match known.iter().find(|known| **known == word) {
         Some(parameter) => Ok((parameter, value)),
         None => Err(TuningError::Unknown {

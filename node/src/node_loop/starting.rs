@@ -75,20 +75,11 @@ mod tests {
     use crate::ids::Offset;
     use crate::raft::{RecordedVoters, Timers};
 
-    const TIMERS: Timers = Timers {
-        election_timeout_ns: 1,
-        fetch_timeout_ns: 1,
-        election_backoff_max_ns: 1,
-        fetch_max_wait_ns: 1,
-        request_timeout_ns: 1,
-        retry_backoff_ns: 1,
-    };
-
     fn configuration(bootstrap: &[i32]) -> Configuration {
         let voters = [NodeId(1)].into_iter().collect();
         Configuration {
             bootstrap: bootstrap.iter().copied().map(NodeId).collect(),
-            ..Configuration::of_static_voters(NodeId(1), "test", voters, TIMERS, 0)
+            ..Configuration::of_static_voters(NodeId(1), "test", voters, Timers::SHORTEST, 0)
         }
     }
 

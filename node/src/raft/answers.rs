@@ -51,17 +51,26 @@ impl Claim {
     }
 }
 
+/// What a leader says for now of a change of voters, as while another one is under way. Leaving it alone for that
+/// would send the next fetch to any other voter, and if that one is dead, the leader hears nothing for longer than
+/// the fetch timeout.
+const NO_SUCH_CHANGE: &[ErrorCode] = &[
+    ErrorCode::RequestTimedOut,
+    ErrorCode::InvalidRequest,
+    ErrorCode::DuplicateVoter,
+    ErrorCode::VoterNotFound,
+    ErrorCode::UnsupportedVersion,
+];
+
+/// What a leader says of a snapshot that is not there.
+const NO_SUCH_SNAPSHOT: &[ErrorCode] =
+    &[ErrorCode::SnapshotNotFound, ErrorCode::PositionOutOfRange];
+
 impl Claim {
-    /// A leader that refuses a change of voters for now, as while another one is under way, is there all the
-    /// same. Leaving it alone would send the next fetch to any other voter, and if that one is dead, the
-    /// leader hears nothing for longer than the fetch timeout.
-    fn of_change(self) -> Self {
+    /// What is left to claim where these refusals are answers, not failures to give one.
+    fn answering_with(self, refusals: &[ErrorCode]) -> Self {
         let error = match self.error {
-            ErrorCode::RequestTimedOut
-            | ErrorCode::InvalidRequest
-            | ErrorCode::DuplicateVoter
-            | ErrorCode::VoterNotFound
-            | ErrorCode::UnsupportedVersion => ErrorCode::None,
+            error if refusals.contains(&error) => ErrorCode::None,
             error => error,
         };
         Self { error, ..self }
@@ -119,7 +128,7 @@ impl Replica {
             }
             (Asked::AddRaftVoter, Response::AddRaftVoter(_))
             | (Asked::RemoveRaftVoter, Response::RemoveRaftVoter(_)) => {
-                self.digest(peer, &claim.of_change());
+                self.digest(peer, &claim.answering_with(NO_SUCH_CHANGE));
             }
             (Asked::EndQuorumEpoch, Response::EndQuorumEpoch(_)) => {
                 if self.digest(peer, &claim) {
@@ -132,18 +141,13 @@ impl Replica {
                 }
             }
             (Asked::FetchSnapshot, Response::FetchSnapshot(response)) => {
-                // That the snapshot is not there is an answer, not a failure to give one.
-                let error = match claim.error {
-                    ErrorCode::SnapshotNotFound | ErrorCode::PositionOutOfRange => ErrorCode::None,
-                    error => error,
-                };
-                if self.digest(peer, &Claim { error, ..claim }) {
+                if self.digest(peer, &claim.answering_with(NO_SUCH_SNAPSHOT)) {
                     self.on_snapshot_fetched(peer, response);
                 }
             }
             (Asked::UpdateRaftVoter, Response::UpdateRaftVoter(_)) => {
                 let was_taken = claim.error == ErrorCode::None;
-                if self.digest(peer, &claim.of_change()) && was_taken {
+                if self.digest(peer, &claim.answering_with(NO_SUCH_CHANGE)) && was_taken {
                     self.on_updated(peer);
                 }
             }

@@ -116,6 +116,19 @@ pub struct Timers {
     pub retry_backoff_ns: u64,
 }
 
+#[cfg(test)]
+impl Timers {
+    /// As short as can be, for tests in which no time passes.
+    pub(crate) const SHORTEST: Self = Self {
+        election_timeout_ns: 1,
+        fetch_timeout_ns: 1,
+        election_backoff_max_ns: 1,
+        fetch_max_wait_ns: 1,
+        request_timeout_ns: 1,
+        retry_backoff_ns: 1,
+    };
+}
+
 /// The durable election state: what must survive a crash besides the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct QuorumState {

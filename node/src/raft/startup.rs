@@ -76,17 +76,8 @@ mod tests {
     use crate::ids::{Epoch, Offset, SnapshotId};
     use crate::raft::{EpochStart, StoredSnapshot, Timers};
 
-    const TIMERS: Timers = Timers {
-        election_timeout_ns: 1,
-        fetch_timeout_ns: 1,
-        election_backoff_max_ns: 1,
-        fetch_max_wait_ns: 1,
-        request_timeout_ns: 1,
-        retry_backoff_ns: 1,
-    };
-
     fn configuration(voters: &VoterSet) -> Configuration {
-        Configuration::of_static_voters(NodeId(1), "test", voters.clone(), TIMERS, 0)
+        Configuration::of_static_voters(NodeId(1), "test", voters.clone(), Timers::SHORTEST, 0)
     }
 
     fn start(file: Option<(i32, Option<i32>, Option<i32>)>, log_epoch: i32) -> (i32, InitialRole) {

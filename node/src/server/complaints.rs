@@ -94,19 +94,11 @@ mod tests {
     use crate::message::VoterChangeResponse;
     use crate::raft::{Configuration, Recovered, Replica, Timers};
 
-    const TIMERS: Timers = Timers {
-        election_timeout_ns: 1,
-        fetch_timeout_ns: 1,
-        election_backoff_max_ns: 1,
-        fetch_max_wait_ns: 1,
-        request_timeout_ns: 1,
-        retry_backoff_ns: 1,
-    };
-
     #[test]
     fn a_node_whose_directory_is_not_the_one_that_the_voters_mean_is_told() {
         let voters = (1..=3).map(NodeId).collect();
-        let configuration = Configuration::of_static_voters(NodeId(1), "test", voters, TIMERS, 0);
+        let configuration =
+            Configuration::of_static_voters(NodeId(1), "test", voters, Timers::SHORTEST, 0);
         let (replica, _) = Replica::start(configuration, Recovered::default(), 0);
         let mut quorum = replica.describe();
         let mut told = |own: Option<u128>, theirs: Option<u128>| {

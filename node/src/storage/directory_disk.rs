@@ -278,29 +278,11 @@ impl Disk for DirectoryDisk {
         if let Some(handle) = self.open_handle(file) {
             return Ok(Some(handle.end_bytes));
         }
-        match fs::metadata(self.path_of(file)) {
-            Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        length_of(&self.path_of(file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            if !entry.file_type()?.is_file() {
-                continue;
-            }
-            // Storage writes only names in UTF-8; anything else in the directory is not ours.
-            if let Ok(name) = entry.file_name().into_string()
-                && name != LOCK_FILE
-            {
-                names.push(name);
-            }
-        }
-        names.sort();
-        Ok(names)
+        names_in(&self.path)
     }
 
     fn reserve(&mut self, file: &str, length_bytes: u64) {
@@ -334,7 +316,40 @@ fn create_durably(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-fn read_at(file: &File, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
+/// The length of a file in bytes, if there is one.
+pub(super) fn length_of(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names of the files that storage has in a directory, in order.
+pub(super) fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            continue;
+        }
+        // Storage writes only names in UTF-8; anything else in the directory is not ours.
+        if let Ok(name) = entry.file_name().into_string()
+            && name != LOCK_FILE
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// So many bytes of a file, or those that there are.
+pub(super) fn read_at(
+    file: &File,
+    position_bytes: u64,
+    length_bytes: usize,
+) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length_bytes];
     let mut filled_bytes = 0;
     while filled_bytes < length_bytes {

@@ -1,11 +1,11 @@
 //! Owns a look at a directory of the file system that somebody else may be using.
 //! Never writes, and never takes the lock.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::storage::directory_disk;
 use crate::storage::disk::Disk;
 
 /// A directory that is only read. Whatever would change it fails with [`io::ErrorKind::ReadOnlyFilesystem`].
@@ -54,39 +54,14 @@ impl Disk for ReadOnlyDisk {
 
     fn read(&self, file: &str, position_bytes: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
         let file = File::open(self.0.join(file))?;
-        let mut bytes = vec![0; length_bytes];
-        let mut filled = 0;
-        while filled < length_bytes {
-            match file.read_at(&mut bytes[filled..], position_bytes + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        bytes.truncate(filled);
-        Ok(bytes)
+        directory_disk::read_at(&file, position_bytes, length_bytes)
     }
 
     fn length(&self, file: &str) -> io::Result<Option<u64>> {
-        match fs::metadata(self.0.join(file)) {
-            Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        directory_disk::length_of(&self.0.join(file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file()
-                && let Ok(name) = entry.file_name().into_string()
-            {
-                names.push(name);
-            }
-        }
-        names.sort();
-        Ok(names)
+        directory_disk::names_in(&self.0)
     }
 }
