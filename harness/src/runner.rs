@@ -10,7 +10,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nemesis::action::Action;
-use nemesis::fault::{Fault, Files};
+use nemesis::fault::Fault;
 use nemesis::resolve::{Resolution, resolve};
 use nemesis::timeline::{Due, Timeline};
 use nemesis::view::ClusterView;
@@ -452,31 +452,13 @@ impl<'a, W: World> Runner<'a, W> {
             Some(cause) => Some(cause.event.node.as_str()),
             None => self.clients.leader(),
         };
-        let mut view = ClusterView {
+        let view = ClusterView {
             event_node: cause.map(|cause| cause.event.node.clone()),
             roles: sight.roles,
             log_ends: sight.log_ends,
             ..self.world.view(leader)
         };
-        view.damaged.extend(self.damaged_nodes());
         resolve(self.seed, fault.id, &parsed, &view)
-    }
-
-    /// The nodes of which data was destroyed, and that have got no new disk since. None is ever made good
-    /// again otherwise, and as a node does not start with any damage, nobody gets at what else is on its disk.
-    fn damaged_nodes(&self) -> BTreeMap<String, BTreeSet<Files>> {
-        let faults = self.recorder.schedule().faults.iter();
-        let mut faults: Vec<&ScheduledFault> =
-            faults.filter(|fault| fault.resolved.is_some()).collect();
-        faults.sort_by_key(|fault| fault.resolved.as_ref().map(|resolved| resolved.at_ms));
-        let mut damaged = BTreeMap::new();
-        for fault in faults {
-            for node in fault.damaged_nodes() {
-                damaged.insert(node.to_owned(), BTreeSet::from([Files::All]));
-            }
-            damaged.retain(|node, _| !fault.has_replaced_disk_of(node));
-        }
-        damaged
     }
 
     fn heal_fault(&mut self, id: u64) -> results::Result<()> {

@@ -74,8 +74,23 @@ impl Active {
     }
 }
 
+/// Notes what a fault is about to do to data and voters. To be called before anything else is decided: a fault
+/// takes its time to begin, and whoever it hits is not to be hit by two at once beyond the budget.
+pub(super) fn announce(membership: &Membership, id: u64, action: &Action) {
+    match action {
+        Action::Wipe { nodes } => membership.book().begins_to_destroy(id, nodes.clone()),
+        Action::Disk { nodes, disk } if disk.what.destroys_data() => {
+            membership.book().begins_to_destroy(id, nodes.clone());
+        }
+        Action::Membership { change } if membership.can_change() => {
+            membership.book().begins(id, change.clone());
+        }
+        _ => {}
+    }
+}
+
 impl ActiveFaults {
-    /// Applies a fault.
+    /// Applies a fault that was [announced](announce).
     pub(super) async fn start(&self, shared: &Arc<Shared>, id: u64, action: Action) -> FaultReport {
         let cluster = &shared.cluster;
         let membership = &shared.membership;
@@ -106,6 +121,7 @@ impl ActiveFaults {
             Action::Snapshot { nodes } => (None, force_snapshots(cluster, nodes).await),
             other => (None, impossible(&other)),
         };
+        membership.book().has_destroyed(id);
         if let Some(active) = active {
             self.faults.lock().await.insert(id, active);
         }
@@ -344,7 +360,6 @@ async fn change_voters(
     id: u64,
     change: VoterChange,
 ) -> (Option<Active>, FaultReport) {
-    membership.book().begins(id, change.clone());
     let course = Course::of_change(&change, membership.now_ms());
     let outcome = membership.go(cluster, course).await;
     let active = if outcome.outcome == FaultOutcome::Skipped {

@@ -247,6 +247,7 @@ impl World for ProcessWorld {
     }
 
     fn start_fault(&mut self, id: u64, action: Action) {
+        faults::announce(&self.shared.membership, id, &action);
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         self.runtime.spawn(async move {
             let report = shared.faults.start(&shared, id, action).await;

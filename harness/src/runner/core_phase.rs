@@ -179,8 +179,7 @@ impl<W: World> Runner<'_, W> {
         // Who does not vote is no part of any majority.
         let view = self.world.view(self.clients.leader());
         let voters: Vec<String> = view.voters().cloned().collect();
-        let mut lost = view.damaged;
-        lost.extend(self.damaged_nodes());
+        let lost = view.damaged;
         let Some(choice) = Choice::draw(self.seed, &voters, &lost) else {
             if voters.len() < NODES_MIN {
                 return Ok(());

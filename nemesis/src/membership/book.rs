@@ -56,6 +56,8 @@ pub struct Book {
     is_unsettled: bool,
     /// Nodes that have lost data, refuse to start with the rest, and never come back.
     damaged: BTreeSet<String>,
+    /// By fault: nodes of which it is just destroying data, or not; how much it was is not known yet.
+    doomed: BTreeMap<u64, Vec<String>>,
     /// Replicas that are gone with their disks, and the first request that came after.
     lost: BTreeMap<Member, Token>,
 }
@@ -77,6 +79,7 @@ impl Book {
             latest: None,
             is_unsettled: false,
             damaged: BTreeSet::new(),
+            doomed: BTreeMap::new(),
             lost: BTreeMap::new(),
         }
     }
@@ -101,10 +104,7 @@ impl Book {
             spares: spares.cloned().collect(),
             is_changing: self.is_changing(),
             least_voter_count: Some(self.least_voter_count()),
-            damaged: self
-                .lost_voters()
-                .map(|node| (node.to_owned(), BTreeSet::from([Files::All])))
-                .collect(),
+            damaged: self.without_data().collect(),
             ..ClusterView::new(nodes, leader.map(str::to_owned))
         }
     }
@@ -149,6 +149,27 @@ impl Book {
         lost.map(|(lost, _)| lost.node.as_str())
     }
 
+    /// The nodes of which data was destroyed, or is just being destroyed, and that have got no new disk since,
+    /// and those of which a replica that votes is gone. As a node does not start with any damage, nobody gets
+    /// at what else is on its disk: it lacks everything.
+    fn without_data(&self) -> impl Iterator<Item = (String, BTreeSet<Files>)> {
+        let doomed = self.doomed.values().flatten().map(String::as_str);
+        let damaged = self.damaged.iter().map(String::as_str);
+        let nodes = self.lost_voters().chain(damaged).chain(doomed);
+        nodes.map(|node| (node.to_owned(), BTreeSet::from([Files::All])))
+    }
+
+    /// A fault is about to destroy data of these nodes. To be told before it begins: what is decided
+    /// meanwhile has to reckon with it.
+    pub fn begins_to_destroy(&mut self, fault: u64, nodes: Vec<String>) {
+        self.doomed.insert(fault, nodes);
+    }
+
+    /// What a fault destroys is destroyed by now, and told of; it destroys no more.
+    pub fn has_destroyed(&mut self, fault: u64) {
+        self.doomed.remove(&fault);
+    }
+
     /// A node has lost data, and does not start with the rest any more.
     pub fn is_damaged(&mut self, node: &str) {
         self.damaged.insert(node.to_owned());
@@ -163,7 +184,12 @@ impl Book {
     }
 
     fn never_answers(&self, voter: &Member) -> bool {
-        self.damaged.contains(&voter.node) || self.lost.contains_key(voter)
+        let is_doomed = self
+            .doomed
+            .values()
+            .flatten()
+            .any(|node| *node == voter.node);
+        is_doomed || self.damaged.contains(&voter.node) || self.lost.contains_key(voter)
     }
 
     /// A fault begins to change the voters.

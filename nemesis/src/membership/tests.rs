@@ -2,6 +2,7 @@
 //! Never needs a node.
 
 use super::*;
+use crate::fault::Files;
 
 fn names(count: usize) -> Vec<String> {
     (1..=count).map(|number| format!("n{number}")).collect()
@@ -370,6 +371,35 @@ fn a_lost_replica_leaves_before_its_node_comes_back_and_a_damaged_node_never_doe
     assert!(!book.may_remove(&back, &member("n1")), "it may be needed");
     assert!(!book.may_remove(&back, &member("n3")));
     assert!(book.may_remove(&back, &member("n2")));
+}
+
+/// Two wipes that waited for the same change came due within 9 ms, and took two of four voters.
+#[test]
+fn what_a_fault_is_about_to_destroy_counts_as_lost_before_it_is() {
+    let mut book = known(&["n1", "n2", "n3"], false, &[]);
+    let (left, damaged) = (
+        |book: &Book| book.view(None).budget().left(Files::All),
+        |book: &Book| book.view(None).damaged.into_keys().collect::<Vec<_>>(),
+    );
+    assert_eq!(left(&book), 1);
+    book.begins_to_destroy(7, vec!["n3".into()]);
+    assert_eq!(damaged(&book), ["n3"]);
+    assert_eq!(left(&book), 0);
+    let all = Quorum {
+        leader: "n1".into(),
+        voters: ["n1", "n2", "n3"].map(member).to_vec(),
+        is_change_pending: false,
+    };
+    assert!(!book.may_remove(&all, &member("n2")), "it may be needed");
+    book.has_destroyed(7);
+    assert_eq!(left(&book), 1, "it could not do it");
+
+    book.begins_to_destroy(8, vec!["n3".into()]);
+    book.is_damaged("n3");
+    book.has_destroyed(8);
+    assert_eq!((left(&book), damaged(&book)), (0, vec!["n3".to_owned()]));
+    book.is_lost(member("n3"));
+    assert_eq!((left(&book), damaged(&book)), (0, vec!["n3".to_owned()]));
 }
 
 /// Taken for damaged already, the node would have nothing more to lose, and its whole replica be destroyed.
