@@ -4,6 +4,7 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod core_phase;
+mod crashes;
 mod moments;
 mod waiting;
 
@@ -308,8 +309,11 @@ impl<'a, W: World> Runner<'a, W> {
                 description,
                 signal,
             } => {
-                self.progress
-                    .note(&format!("node {node} crashed: {description}"));
+                let of_schedule = [&self.starting, &self.active, &self.healing];
+                let under_way = of_schedule.into_iter().flatten().copied().collect();
+                let schedule = self.recorder.schedule();
+                let note = crashes::told(schedule, &under_way, &node, &description);
+                self.progress.note(&note);
                 let now_ns = self.world.now_ns();
                 let value = json!({ "node": node, "description": description, "signal": signal });
                 self.recorder
