@@ -19,9 +19,12 @@ const NOTICED_LATE_NS: u64 = 1_000_000_000;
 /// or waits for a slow disk learns of its error when it runs again.
 const HELD_UP_NS: u64 = 10_000_000_000;
 
-/// The fault of a disk that explains why this node ended, or refused to start, with these words.
+/// The fault of a disk that explains why this node ended, or refused to start, with these words. `applied_ns`
+/// says, by fault, when it was surely done: until a disk has surely been replaced, what was wrong with the old one
+/// explains a refusal, as the node may have read it.
 pub(crate) fn explanation<'a>(
     schedule: &'a Schedule,
+    applied_ns: &BTreeMap<u64, u64>,
     node: &str,
     time_ns: u64,
     refused_to_start: bool,
@@ -36,7 +39,8 @@ pub(crate) fn explanation<'a>(
             return false;
         }
         if fault.damaged_nodes().any(|damaged| damaged == node) {
-            return refused_to_start && !has_new_disk(schedule, fault, node, time_ns);
+            let surely = |wipe: &ScheduledFault| applied_ns.get(&wipe.id).copied();
+            return refused_to_start && !is_replaced(schedule, fault, node, time_ns, surely);
         }
         let late_ns = if owes_an_end(fault) {
             HELD_UP_NS
@@ -70,18 +74,31 @@ pub(crate) fn damage<'a>(
     })
 }
 
-/// Whether the disk on which a fault destroyed data was replaced by `time_ns`: nothing is wrong with the new one.
+/// Whether the disk on which a fault destroyed data may have been replaced by `time_ns`: nothing is wrong with the
+/// new one.
 pub(crate) fn has_new_disk(
     schedule: &Schedule,
     damage: &ScheduledFault,
     node: &str,
     time_ns: u64,
 ) -> bool {
+    is_replaced(schedule, damage, node, time_ns, since_ns)
+}
+
+/// The same, where `replaced_ns` says when a fault that replaces disks counts as done.
+fn is_replaced(
+    schedule: &Schedule,
+    damage: &ScheduledFault,
+    node: &str,
+    time_ns: u64,
+    replaced_ns: impl Fn(&ScheduledFault) -> Option<u64>,
+) -> bool {
     let Some(damaged_ns) = since_ns(damage) else {
         return false;
     };
-    schedule.faults.iter().any(|fault| {
-        let replaced_ns = since_ns(fault).filter(|_| fault.has_replaced_disk_of(node));
+    let mut wipes = schedule.faults.iter();
+    wipes.any(|wipe| {
+        let replaced_ns = replaced_ns(wipe).filter(|_| wipe.has_replaced_disk_of(node));
         replaced_ns.is_some_and(|replaced_ns| (damaged_ns..=time_ns).contains(&replaced_ns))
     })
 }

@@ -113,7 +113,7 @@ fn check_ends(trace: &[TraceEvent], history: &[Operation], schedule: &Schedule) 
         .map(|failure| {
             let refused = failure.what == REFUSED;
             let Failure { node, reason, .. } = &failure;
-            let fault = explanation(schedule, node, failure.time, refused, reason);
+            let fault = explanation(schedule, &applied_ns, node, failure.time, refused, reason);
             (fault.map(|fault| fault.id), failure)
         })
         .partition(|(fault, _)| fault.is_some());
@@ -359,6 +359,31 @@ mod tests {
         let mut other = trace.clone();
         other[1].node = "n3".into();
         assert_eq!(check(&other, &[], &fault(2_400)).valid, Validity::Invalid);
+    }
+
+    /// A node read its damaged snapshot fifteen milliseconds after a wipe of its disk had been asked for.
+    #[test]
+    fn damage_explains_a_refusal_until_the_disk_is_surely_another_one() {
+        let faults = schedule(json!([{
+            "id": 7, "trigger": {"at_ms": 1}, "duration_ms": 1, "fault": {"kind": "disk", "what": "bit-flip"},
+            "resolved": {"at_ms": 2_000, "nodes": ["n2"]}, "outcome": "installed", "effect": {"n2_damaged_bytes": 1}
+        }, {
+            "id": 8, "trigger": {"at_ms": 1}, "duration_ms": 1, "fault": {"kind": "wipe"},
+            "resolved": {"at_ms": 2_480, "nodes": ["n2"]}, "outcome": "installed",
+            "effect": {"n2_new_directory_id": "another"}
+        }]));
+        let trace = [
+            event(TraceDetail::Flush { log_end: 1 }),
+            refused("a bad batch"),
+        ];
+        let verdict = |wiped_ns: u64| {
+            let wiped = json!({"index": 0, "time": wiped_ns, "process": "nemesis", "type": "info",
+                "f": "start-wipe", "value": {"id": 8, "outcome": "installed"}});
+            let history = [serde_json::from_value(wiped).unwrap()];
+            check(&trace, &history, &faults).valid
+        };
+        assert_eq!(verdict(2_500_000_001), Validity::Valid);
+        assert_eq!(verdict(2_500_000_000), Validity::Invalid);
     }
 
     #[test]
