@@ -512,11 +512,29 @@ fn a_leader_that_leaves_a_silent_voter_alone_is_named() {
         "{}",
         found.summary
     );
-    let paused = json!([{"id": 1, "trigger": {"at_ms": 100}, "duration_ms": 900,
-        "fault": {"kind": "pause", "targets": ["n2"]}, "outcome": "installed", "healed_at_ms": 1_000,
-        "resolved": {"at_ms": 100, "nodes": ["n2"]}}]);
-    let excused = waits(events, &at_ms, paused);
+    let paused = |node: &str| {
+        json!([{"id": 1, "trigger": {"at_ms": 100}, "duration_ms": 900,
+            "fault": {"kind": "pause", "targets": [node]}, "outcome": "installed", "healed_at_ms": 1_000,
+            "resolved": {"at_ms": 100, "nodes": [node]}}])
+    };
+    let excused = waits(events.clone(), &at_ms, paused("n2"));
     assert_eq!(excused.valid, Validity::Valid, "{}", excused.summary);
+    // Whoever was silent may have been stopped; that is no reason not to tell it.
+    let found = waits(events.clone(), &at_ms, paused("n1"));
+    assert_eq!(violated(&found), ["C12"], "{}", found.summary);
+    // A fault that waited for an event held that node there until it had begun, and no other.
+    let awaited = |node: &str, began_ms: u64| {
+        json!([{"id": 1, "trigger": {"on": "flush", "edge": "before", "at_ms": 1},
+            "duration_ms": 5, "fault": {"kind": "kill", "targets": "event-node"}, "outcome": "installed",
+            "resolved": {"at_ms": began_ms, "nodes": [node],
+                "event": {"node": node, "incarnation": 1, "seq": 9, "time_ns": began_ms * 1_000_000}}}])
+    };
+    let held = waits(events.clone(), &at_ms, awaited("n2", 1_500));
+    assert_eq!(held.valid, Validity::Valid, "{}", held.summary);
+    for (node, began_ms) in [("n2", 5_000), ("n1", 1_500)] {
+        let found = waits(events.clone(), &at_ms, awaited(node, began_ms));
+        assert_eq!(violated(&found), ["C12"], "{}", found.summary);
+    }
 }
 
 #[test]
@@ -534,5 +552,56 @@ fn a_voter_that_follows_a_silent_leader_for_too_long_is_named() {
         let expected: &[&str] = if is_named { &["C13"] } else { &[] };
         assert_eq!(violated(&found), expected, "{until_ms}: {}", found.summary);
         assert!(found.properties["C13"].checked > 0);
+    }
+}
+
+/// The longest back-off is 400 ms, half the fetch timeout: whoever heard of the resignation last of all has to
+/// stand that much later, and no later.
+#[test]
+fn a_leader_that_resigned_is_given_up_when_its_successors_turn_comes() {
+    let followed = |until_ms: u64| {
+        let mut events = of_follower();
+        events.truncate(5);
+        let from = events.len() as u64;
+        let resigns = json!({});
+        events.push(asked("n3", "end-quorum-epoch", 70, 1, resigns.clone()));
+        events.push(answered("n3", "end-quorum-epoch", 70, 1, resigns));
+        events.push(role("prospective", Some("n3")));
+        let mut at_ms: Vec<u64> = (0..from).collect();
+        at_ms.extend([700, 700, until_ms]);
+        (events, at_ms)
+    };
+    for (until_ms, is_named) in [(1_400, false), (1_600, false), (1_700, true)] {
+        let (events, at_ms) = followed(until_ms);
+        let found = waits(events, &at_ms, json!([]));
+        let expected: &[&str] = if is_named { &["C13"] } else { &[] };
+        assert_eq!(violated(&found), expected, "{until_ms}: {}", found.summary);
+    }
+}
+
+#[test]
+fn whoever_asks_in_the_name_of_another_cluster_has_to_be_refused() {
+    let asked_of = |more: Value| {
+        let mut events = of_follower();
+        let last = json!({"offset": 99, "last_epoch": 9});
+        events.push(asked("stranger", "vote", 70, 9, last));
+        events.push(answered("stranger", "vote", 70, 9, more));
+        check(&trace(&events))
+    };
+    let refused = asked_of(json!({"error": "INCONSISTENT_CLUSTER_ID", "granted": false}));
+    assert_eq!(refused.valid, Validity::Valid, "{}", refused.summary);
+    assert_eq!(refused.properties["C14"].checked, 1);
+    for served in [
+        json!({"granted": true}),
+        json!({"granted": false}),
+        json!({"granted": false, "error": "FENCED_LEADER_EPOCH"}),
+    ] {
+        let found = asked_of(served.clone());
+        assert_eq!(violated(&found), ["C14"], "{served}: {}", found.summary);
+        assert!(
+            found.summary.contains("another cluster"),
+            "{}",
+            found.summary
+        );
     }
 }

@@ -229,6 +229,7 @@ fn cluster(draws: &Draws, kind: Kind, voters: Voters, families: &[Family]) -> Cl
         network: results::manifest::Network::default(),
         client_links: false,
         swarm: Some(kind.name().to_owned()),
+        strangers: draws.chance("strangers", 20),
         mischief: Vec::new(),
     }
 }

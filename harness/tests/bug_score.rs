@@ -29,7 +29,7 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
     assert!(row("B09").contains("linearizable"), "{page}");
     assert!(row("B14").contains("liveness/core-recovery"), "{page}");
     assert!(row("B67").contains("none in 15"), "{page}");
-    assert!(row("B67").contains("nobody: all nodes of a run"), "{page}");
+    assert!(row("B67").contains("nobody: only a swarm"), "{page}");
     assert!(page.contains("2 of 3 bugs were noticed"), "{page}");
     assert!(page.contains("3 seeds, 0 false alarms"), "{page}");
     assert!(page.contains("`harness bugs score ack-on-append"), "{page}");

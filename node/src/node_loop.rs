@@ -121,7 +121,7 @@ impl<D: Disk> NodeLoop<D> {
             mischief: Mischief::new(options.mischief),
             waiting: Waiting::default(),
             foresight: None,
-            askers: messages::Askers::default(),
+            askers: messages::Askers::new(identity.cluster_id),
             snapshots: Snapshots::new(options.snapshots, now_ns),
             download: None,
             loader: LoaderDescription {

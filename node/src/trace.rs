@@ -83,7 +83,8 @@ pub enum TraceEvent {
     },
     /// A message of another replica arrived. Reported only where the outbox asks for messages.
     RpcReceived {
-        /// Whom it is from; a request of a tool, which is no replica, comes from `client`.
+        /// Whom it is from; a request of a tool, which is no replica, comes from `client`, and one in the
+        /// name of another cluster from `stranger`.
         from: String,
         /// What it says.
         #[serde(flatten)]

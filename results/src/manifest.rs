@@ -219,6 +219,10 @@ pub struct ClusterOptions {
     /// drawn stands in the other options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<String>,
+    /// Whether requests of another cluster reach nodes, as if it had been wired to the same addresses; in
+    /// the simulation only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strangers: bool,
     /// Places where nodes did what is unusual and allowed, by id; in the simulation only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mischief: Vec<String>,

@@ -6,8 +6,12 @@ use results::trace::{Message, Role, TraceEvent};
 use super::replica::{Asked, Fetched, Replica};
 use super::rules::{Rule, Rules, whom};
 
+/// Who asks in the name of another cluster.
+const STRANGER: &str = "stranger";
+/// The error by which it is refused.
+const FOREIGN: &str = "INCONSISTENT_CLUSTER_ID";
 /// Errors by which a request is refused before its epoch is looked at.
-const UNREAD: [&str; 2] = ["INVALID_REQUEST", "INCONSISTENT_CLUSTER_ID"];
+const UNREAD: [&str; 2] = ["INVALID_REQUEST", FOREIGN];
 
 fn is_unread(message: &Message) -> bool {
     message
@@ -21,6 +25,9 @@ pub(super) fn received(replica: &mut Replica, from: &str, message: &Message) {
     replica.fetched = None;
     if message.is_response {
         return answer_received(replica, from, message);
+    }
+    if from == STRANGER {
+        return;
     }
     let (Some(correlation), Some(epoch)) = (message.correlation, message.message_epoch) else {
         return;
@@ -110,6 +117,9 @@ pub(super) fn sent(
     if !message.is_response {
         return replica.note_sent(to, message);
     }
+    if to == STRANGER {
+        return stranger_answered(rules, event, message);
+    }
     let Some(correlation) = message.correlation else {
         return;
     };
@@ -128,6 +138,18 @@ pub(super) fn sent(
         _ => return,
     }
     replica.answered_order = replica.answered_order.max(Some(asked.order));
+}
+
+fn stranger_answered(rules: &mut Rules, event: &TraceEvent, message: &Message) {
+    let error = message.error.as_deref();
+    rules.demand(Rule::Strangers, event, error == Some(FOREIGN), || {
+        format!(
+            "another cluster asked it for a {}, which had to be refused with {FOREIGN}, and was answered \
+             with {}",
+            message.rpc,
+            error.unwrap_or("no error")
+        )
+    });
 }
 
 fn vote_answered(

@@ -7,6 +7,7 @@ use results::manifest::Manifest;
 use results::schedule::{Schedule, ScheduledFault};
 use results::shared_text::SharedText;
 use results::trace::{Role, TraceDetail, TraceEvent};
+use serde_json::{Map, Value};
 
 use super::replica::Replica;
 use super::rules::{Rule, Rules};
@@ -21,6 +22,9 @@ const KEPT_MAX_COUNT: usize = 256;
 const SLACK_MS: u64 = 300;
 /// How long what a fault did to a node may be felt once it is healed.
 const AFTERMATH_MS: u64 = 1_000;
+/// How long a node may be held at the event that a fault waited for, once that fault was to begin: as long as
+/// that waits for another node.
+const HOLD_MS: u64 = 6_000;
 
 /// A wait that is over.
 #[derive(Debug, Clone)]
@@ -31,6 +35,8 @@ struct Wait {
     epoch: i32,
     since_ns: u64,
     until_ns: u64,
+    /// Whether it began when the leader resigned.
+    is_resigned: bool,
 }
 
 impl Wait {
@@ -44,8 +50,8 @@ impl Wait {
 enum Waiting {
     /// By voter: when the leader last heard a fetch of it, or told it that it leads.
     Leader(BTreeMap<String, u64>),
-    /// Since when no fetch of the follower succeeded.
-    Follower(u64),
+    /// Since when no fetch of the follower succeeded, and whether its leader resigned then.
+    Follower { since_ns: u64, is_resigned: bool },
 }
 
 /// Watches the waits of all nodes that report messages.
@@ -75,14 +81,23 @@ impl Patience {
                 ("fetch", Some(Role::Leader)) if !message.is_response => {
                     self.contact(event, from);
                 }
-                ("fetch" | "fetch-snapshot", Some(Role::Follower))
-                    if message.is_response && message.error.is_none() =>
+                (kind, Some(Role::Follower))
+                    if message.is_response && shows_a_leader(kind, message.error.as_deref()) =>
                 {
                     self.end(event);
                     self.begin(replica, event);
                 }
                 _ => {}
             },
+            // Whoever takes a resignation gives up on that leader when its turn comes, sooner or later than
+            // it would have done.
+            TraceDetail::RpcSent { message, .. }
+                if &*message.rpc == "end-quorum-epoch"
+                    && message.is_response
+                    && message.error.is_none() =>
+            {
+                self.take_resignation(event);
+            }
             TraceDetail::RpcSent { to, message }
                 if &*message.rpc == "begin-quorum-epoch" && !message.is_response =>
             {
@@ -104,12 +119,28 @@ impl Patience {
             }
             // A follower that does not vote stands for no election, so it has nothing better to do than wait.
             Some(Role::Follower) if replica.is_voter(&event.node) == Some(true) => {
-                Waiting::Follower(event.time)
+                Waiting::Follower {
+                    since_ns: event.time,
+                    is_resigned: false,
+                }
             }
             _ => return,
         };
         self.waiting
             .insert(event.node.clone(), (replica.epoch, waiting));
+    }
+
+    fn take_resignation(&mut self, event: &TraceEvent) {
+        let Some((epoch, Waiting::Follower { .. })) = self.waiting.get(&event.node) else {
+            return;
+        };
+        let epoch = *epoch;
+        self.end(event);
+        let waiting = Waiting::Follower {
+            since_ns: event.time,
+            is_resigned: true,
+        };
+        self.waiting.insert(event.node.clone(), (epoch, waiting));
     }
 
     /// The leader has heard of a voter, or told it that it leads.
@@ -126,6 +157,7 @@ impl Patience {
             epoch: *epoch,
             since_ns: std::mem::replace(last, event.time),
             until_ns: event.time,
+            is_resigned: false,
         };
         self.note(wait);
     }
@@ -173,11 +205,7 @@ impl Patience {
     /// Judges the waits of a simulated run by its timers; elsewhere the machine may have been slow. Waits that
     /// last to the end of the trace are not over, and nobody knows whether their nodes still ran.
     pub(super) fn conclude(self, manifest: &Manifest, schedule: &Schedule, rules: &mut Rules) {
-        let is_held = schedule
-            .faults
-            .iter()
-            .any(|fault| fault.trigger.on.is_some());
-        if !manifest.is_simulated() || is_held {
+        if !manifest.is_simulated() {
             return;
         }
         let timers = &manifest.options.timers;
@@ -186,7 +214,6 @@ impl Patience {
             + timers.request_timeout_ms
             + timers.fetch_max_wait_ms
             + timers.retry_backoff_ms;
-        let followed_ms = timers.fetch_timeout_ms * 3 / 2;
         for wait in self.long {
             if schedule.faults.iter().any(|fault| draws_out(fault, &wait)) {
                 continue;
@@ -204,12 +231,21 @@ impl Patience {
                     });
                 }
                 None => {
-                    let holds = lasted_ms <= followed_ms + SLACK_MS;
+                    let (timeout_ms, told) = if wait.is_resigned {
+                        let timeout_ms = timers.election_backoff_max_ms;
+                        (
+                            timeout_ms,
+                            "its leader had resigned, and its longest back-off",
+                        )
+                    } else {
+                        (timers.fetch_timeout_ms, "its fetch timeout")
+                    };
+                    let holds = lasted_ms <= timeout_ms * 3 / 2 + SLACK_MS;
                     rules.demand_at(Rule::Followers, &wait.node, wait.until_ns, holds, || {
                         format!(
                             "it followed in epoch {} for {lasted_ms} ms from {since} on without an answer \
-                             to any fetch; its fetch timeout is {} ms",
-                            wait.epoch, timers.fetch_timeout_ms
+                             to any fetch; {told} is {timeout_ms} ms",
+                            wait.epoch
                         )
                     });
                 }
@@ -218,38 +254,80 @@ impl Patience {
     }
 }
 
+/// Whether an answer to such a request shows a follower that its leader is there.
+fn shows_a_leader(kind: &str, error: Option<&str>) -> bool {
+    match kind {
+        "fetch" | "update-raft-voter" => error.is_none(),
+        "fetch-snapshot" => error.is_none_or(|error| error == "SNAPSHOT_NOT_FOUND"),
+        _ => false,
+    }
+}
+
 fn waits(node: &SharedText, epoch: i32, waiting: Waiting, until_ns: u64) -> Vec<Wait> {
-    let wait = |voter, since_ns| Wait {
+    let wait = |voter, since_ns, is_resigned| Wait {
         node: node.clone(),
         voter,
         epoch,
         since_ns,
         until_ns,
+        is_resigned,
     };
     match waiting {
-        Waiting::Follower(since_ns) => vec![wait(None, since_ns)],
+        Waiting::Follower {
+            since_ns,
+            is_resigned,
+        } => vec![wait(None, since_ns, is_resigned)],
         Waiting::Leader(voters) => voters
             .into_iter()
-            .map(|(voter, since_ns)| wait(Some(voter), since_ns))
+            .map(|(voter, since_ns)| wait(Some(voter), since_ns, false))
             .collect(),
     }
 }
 
-/// Whether a fault may have kept a node from acting in time. A clock that was wrong leaves timers behind that
-/// were set on it, for nobody knows how long.
+/// Whether a fault may have kept the node that waited from acting in time. What happened to others did not:
+/// whoever waits needs only its own timers.
 fn draws_out(fault: &ScheduledFault, wait: &Wait) -> bool {
-    let (Some(resolved), Some(_)) = (&fault.resolved, fault.outcome) else {
+    let Some(resolved) = &fault.resolved else {
         return false;
     };
+    let overlaps = |from_ns: u64, to_ns: u64| from_ns < wait.until_ns && wait.since_ns < to_ns;
+    let begins_ns = resolved.at_ms.saturating_mul(MS);
+    if let Some(event) = &resolved.event
+        && event.node == wait.node.as_str()
+    {
+        // The node was held there until the fault had begun.
+        let held_until_ns = begins_ns.saturating_add(HOLD_MS * MS);
+        if overlaps(event.time_ns.min(begins_ns), held_until_ns) {
+            return true;
+        }
+    }
+    if fault.outcome.is_none() || !hits(&resolved.targets, &wait.node) {
+        return false;
+    }
+    // A clock that was wrong leaves timers behind that were set on it, for nobody knows how long.
     let lasts_on = match fault.fault.kind.as_str() {
         "clock-skew" | "clock-strobe" | "clock-reset" => true,
         "pause" | "slow" | "disk" | "snapshot" => false,
         _ => return false,
     };
-    let begins_ns = resolved.at_ms.saturating_mul(MS);
     let ends_ms = fault.healed_at_ms.filter(|_| !lasts_on);
     let ends_ns = ends_ms.map_or(u64::MAX, |ends_ms| {
         ends_ms.saturating_add(AFTERMATH_MS).saturating_mul(MS)
     });
-    begins_ns < wait.until_ns && wait.since_ns < ends_ns
+    overlaps(begins_ns, ends_ns)
+}
+
+/// Whether the targets of a fault name a node; those that name nobody may mean everybody.
+fn hits(targets: &Map<String, Value>, node: &str) -> bool {
+    fn names(value: &Value, node: &str) -> bool {
+        match value {
+            Value::String(text) => text == node,
+            Value::Array(values) => values.iter().any(|value| names(value, node)),
+            Value::Object(entries) => entries
+                .iter()
+                .any(|(key, value)| key == node || names(value, node)),
+            _ => false,
+        }
+    }
+    targets.is_empty() || targets.values().any(|value| names(value, node))
 }

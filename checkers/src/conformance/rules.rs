@@ -25,10 +25,11 @@ pub(super) enum Rule {
     Epochs,
     Announcements,
     Followers,
+    Strangers,
 }
 
 /// Id, title and source, in the order of [`Rule`].
-const RULES: [(Rule, &str, &str, &str); 13] = [
+const RULES: [(Rule, &str, &str, &str); 14] = [
     (
         Rule::Roles,
         "C1",
@@ -109,6 +110,12 @@ const RULES: [(Rule, &str, &str, &str); 13] = [
         "C13",
         "a voter follows no leader that has not answered its fetches for a fetch timeout",
         "KIP-595; KAFKA-15489",
+    ),
+    (
+        Rule::Strangers,
+        "C14",
+        "who asks in the name of another cluster is refused, whatever is asked",
+        "KIP-595; KAFKA-12440",
     ),
 ];
 

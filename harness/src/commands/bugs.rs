@@ -28,7 +28,10 @@ pub fn bugs() -> Result<u8, Failure> {
         .iter()
         .filter_map(|bug| Some((bug, out_of_reach(*bug)?)))
     {
-        announce::print(&format!("\n{} {bug} cannot be noticed: {why}.", bug.id()))?;
+        announce::print(&format!(
+            "\n{} {bug} shows under no flags: {why}.",
+            bug.id()
+        ))?;
     }
     announce::print(
         "\nA ought to show under the standard faults in enough runs, B takes a schedule made for it, \

@@ -125,6 +125,7 @@ pub(super) fn options(args: &RunArgs, voters: Voters, families: &[Family]) -> Cl
         network: args.network.into(),
         client_links: args.client_links,
         swarm: None,
+        strangers: false,
         mischief: Vec::new(),
     }
 }

@@ -26,5 +26,6 @@ pub mod shell;
 pub mod show;
 pub mod shrink;
 pub mod sim;
+mod story;
 mod summary;
 mod table;

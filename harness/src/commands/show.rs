@@ -14,7 +14,7 @@ use results::store::{RunFolder, Store};
 use results::verdict::Validity;
 use serde_json::json;
 
-use super::announce;
+use super::{announce, story};
 use crate::cli::ShowArgs;
 use crate::exit::Failure;
 
@@ -48,14 +48,22 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
     let stopped = stop.map_or_else(String::new, |reason| {
         format!("\nnote:    the run {}", reason.told())
     });
-    let is_invalid = verdict.is_some_and(|verdict| verdict.valid == Validity::Invalid);
+    let is_invalid = (verdict.as_ref()).is_some_and(|verdict| verdict.valid == Validity::Invalid);
     let shrink = match is_invalid {
         true => format!("\nshrink:  {}", again("shrink")),
         false => String::new(),
     };
+    let violated_at_ns = verdict.as_ref().and_then(story::violated_at_ns);
+    let steps = match violated_at_ns {
+        Some(at_ns) => {
+            let trace = folder.recording()?.trace;
+            format!("\n\n{}", story::story(&trace, &schedule, at_ns))
+        }
+        None => String::new(),
+    };
     let history: Vec<Operation> = results::json_lines::read(&folder.history_path())?;
     announce::print(&format!(
-        "{judged}{stopped}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
+        "{judged}{stopped}{steps}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
         about(&folder, &manifest),
         operations(&history),
         faults(&schedule),
@@ -87,6 +95,9 @@ fn about(folder: &RunFolder, manifest: &Manifest) -> String {
     }
     if options.cluster.client_links {
         network.push_str("; links of clients, too");
+    }
+    if options.cluster.strangers {
+        network.push_str("; requests of another cluster");
     }
     if !options.cluster.mischief.is_empty() {
         network.push_str("; mischief: ");

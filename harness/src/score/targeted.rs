@@ -52,10 +52,10 @@ const FLAGS: [(Bug, &str); 10] = [
     ),
 ];
 
-/// Bugs that no run can show, with the reason.
+/// Bugs that no run under given flags can show, with the reason.
 const OUT_OF_REACH: [(Bug, &str); 1] = [(
     Bug::ClusterIdSkip,
-    "all nodes of a run are of one cluster, so nobody asks them in the name of another",
+    "only a swarm draws runs in which somebody asks in the name of another cluster",
 )];
 
 /// Flags of `run` and `sim` that were made for this bug.
@@ -65,7 +65,7 @@ pub fn flags(bug: Bug) -> Option<&'static str> {
         .map(|(_, flags)| *flags)
 }
 
-/// Why no run can show this bug, for people.
+/// Why no run under given flags can show this bug, for people.
 pub fn out_of_reach(bug: Bug) -> Option<&'static str> {
     let mut all = OUT_OF_REACH.iter();
     all.find(|(known, _)| *known == bug).map(|(_, why)| *why)

@@ -36,10 +36,11 @@ pub(super) struct Shrinker<'a, T: Trial> {
 
 impl<'a, T: Trial> Shrinker<'a, T> {
     /// All steps, in their order: what takes away most comes first.
-    pub(super) const STEPS: [Step<'a, T>; 14] = [
+    pub(super) const STEPS: [Step<'a, T>; 15] = [
         ("cut after the failure", Self::cut_time),
         ("dropped the liveness phase", Self::drop_liveness_phase),
         ("dropped mischief", Self::drop_mischief),
+        ("dropped the other cluster", Self::drop_strangers),
         ("dropped kinds of faults", Self::drop_kinds),
         ("dropped faults", Self::drop_faults),
         ("began sooner", Self::begin_sooner),
@@ -93,6 +94,14 @@ impl<'a, T: Trial> Shrinker<'a, T> {
             plan.options.cluster.mischief = points.to_vec();
             self.accept(plan)
         });
+    }
+
+    fn drop_strangers(&mut self) {
+        if self.best.options.cluster.strangers {
+            let mut plan = self.best.clone();
+            plan.options.cluster.strangers = false;
+            self.accept(plan);
+        }
     }
 
     /// Settings of clients that a run has from its user, one after the other.

@@ -36,7 +36,7 @@ impl SimulatedWorld {
                     Some(Asker::Nemesis { course, token }) => {
                         return self.voters_answered(course, token, answer_of(&response));
                     }
-                    Some(Asker::Client { .. }) | None => return,
+                    Some(Asker::Client { .. } | Asker::Stranger) | None => return,
                 };
                 let parcel = Parcel {
                     incarnation,

@@ -23,6 +23,7 @@ mod queue;
 mod session;
 mod simulated_node;
 mod snapshot_faults;
+mod strangers;
 mod strobes;
 mod tracing;
 mod trial;

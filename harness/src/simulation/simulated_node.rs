@@ -58,6 +58,8 @@ pub(super) enum Asker {
         course: u64,
         token: Token,
     },
+    /// Another cluster, which nobody here hears of again.
+    Stranger,
 }
 
 /// Whether a node runs.

@@ -4,6 +4,7 @@
 mod disks;
 mod mischief;
 mod networks;
+mod strangers;
 mod voters;
 
 use std::sync::Arc;

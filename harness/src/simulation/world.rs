@@ -33,6 +33,7 @@ use super::network::{Network, NetworkProfile};
 use super::queue::Queue;
 use super::simulated_node::{Asker, Life, SimulatedNode};
 use super::snapshot_faults::SnapshotErrand;
+use super::strangers::Strangers;
 use super::strobes::Strobes;
 use super::tracing;
 use crate::damage::Damage;
@@ -58,6 +59,7 @@ pub(super) struct SimulatedWorld {
     pub(super) link_faults: LinkFaults,
     pub(super) strobes: Strobes,
     pub(super) seed: u64,
+    pub(super) strangers: Strangers,
     pub(super) life_draws: Vec<Draws>,
     pub(super) membership: MembershipDesk,
     pub(super) snapshot_errands: Vec<SnapshotErrand>,
@@ -125,6 +127,7 @@ impl SimulatedWorld {
             strobes: Strobes::new(),
             seed,
             moments: MomentDesk::default(),
+            strangers: Strangers::new(seed, options.cluster.strangers),
             life_draws: (0..node_count).map(life).collect(),
             membership: MembershipDesk::new(options),
             snapshot_errands: Vec::new(),
@@ -253,13 +256,20 @@ impl SimulatedWorld {
                     incarnation,
                     correlation,
                 };
+                let stranger = self.draw_stranger(&request);
                 let ticket = self.ticket(to, asker);
                 let arrival = Arrival::PeerRequest {
                     ticket,
                     correlation: Some(correlation),
                     request,
                 };
-                return self.deliver(to, arrival);
+                self.deliver(to, arrival);
+                if let Some((correlation, asked)) = stranger
+                    && self.nodes[to].is_running()
+                {
+                    self.ask_as_stranger(to, correlation, asked);
+                }
+                return;
             }
             Content::Request(_) => {
                 let parcel = Parcel {
@@ -472,6 +482,7 @@ impl SimulatedWorld {
                     // It may have been carried out before the node ended.
                     self.voters_answered(course, token, MembershipAnswer::Silence);
                 }
+                Asker::Stranger => {}
                 Asker::Client { call } => {
                     let name = &self.names[node];
                     let message = format!("the connection to {name} broke before it answered");

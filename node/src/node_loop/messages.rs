@@ -8,9 +8,16 @@ use crate::message::{ErrorCode, Request, Response};
 use crate::raft::{Correlation, Ticket};
 use crate::trace::{MessageSummary, TraceEvent, name};
 
+/// Whom a request is from that is asked in the name of another cluster: its nodes may have the same ids.
+const STRANGER: &str = "stranger";
+
 /// Whose request a ticket stands for, so that its answer can be traced.
-#[derive(Debug, Default)]
-pub(super) struct Askers(BTreeMap<Ticket, Asker>);
+#[derive(Debug)]
+pub(super) struct Askers {
+    /// The cluster of the node that is asked.
+    cluster_id: String,
+    by_ticket: BTreeMap<Ticket, Asker>,
+}
 
 #[derive(Debug)]
 struct Asker {
@@ -20,6 +27,14 @@ struct Asker {
 }
 
 impl Askers {
+    /// Nobody yet, of a node of this cluster.
+    pub(super) fn new(cluster_id: String) -> Self {
+        Self {
+            cluster_id,
+            by_ticket: BTreeMap::new(),
+        }
+    }
+
     /// A request arrived; the event to report.
     pub(super) fn note(
         &mut self,
@@ -27,7 +42,12 @@ impl Askers {
         correlation: Option<Correlation>,
         request: &Request,
     ) -> TraceEvent {
-        let from = sender(request).map_or_else(|| "client".to_owned(), name);
+        let is_foreign = ![&*self.cluster_id, ""].contains(&request.cluster_id());
+        let from = match sender(request) {
+            _ if is_foreign => STRANGER.to_owned(),
+            Some(node) => name(node),
+            None => "client".to_owned(),
+        };
         let message = MessageSummary {
             correlation: correlation.map(|correlation| correlation.0),
             ..of_request(request)
@@ -37,7 +57,7 @@ impl Askers {
             rpc: message.rpc,
             correlation: message.correlation,
         };
-        self.0.insert(ticket, asker);
+        self.by_ticket.insert(ticket, asker);
         TraceEvent::RpcReceived {
             from,
             message: Box::new(message),
@@ -46,7 +66,7 @@ impl Askers {
 
     /// The answer leaves; the event to report.
     pub(super) fn take(&mut self, ticket: Ticket, response: &Response) -> Option<TraceEvent> {
-        let asker = self.0.remove(&ticket)?;
+        let asker = self.by_ticket.remove(&ticket)?;
         let message = MessageSummary {
             rpc: asker.rpc,
             correlation: asker.correlation,
@@ -262,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_request_and_its_answer_carry_the_same_number_on_both_sides() {
-        let mut askers = Askers::default();
+        let mut askers = Askers::new("test".to_owned());
         let received = askers.note(Ticket(5), Some(Correlation(9)), &fetch());
         assert_eq!(
             as_json(received),
@@ -294,6 +314,19 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_in_the_name_of_another_cluster_is_a_stranger() {
+        let mut askers = Askers::new("another".to_owned());
+        let received = as_json(askers.note(Ticket(5), Some(Correlation(9)), &fetch()));
+        assert!(received.contains(r#""from":"stranger""#), "{received}");
+        let mut nameless = fetch();
+        if let Request::Fetch(fetch) = &mut nameless {
+            fetch.cluster_id.clear();
+        }
+        let received = as_json(askers.note(Ticket(6), None, &nameless));
+        assert!(received.contains(r#""from":"n2""#), "{received}");
+    }
+
+    #[test]
     fn a_pre_vote_is_told_from_a_vote_in_both_directions() {
         let request = Request::Vote(VoteRequest {
             cluster_id: "test".into(),
@@ -311,7 +344,7 @@ mod tests {
             leader_endpoint: None,
             vote_granted: false,
         });
-        let mut askers = Askers::default();
+        let mut askers = Askers::new("test".to_owned());
         assert!(as_json(askers.note(Ticket(1), None, &request)).contains(r#""rpc":"pre-vote""#));
         assert_eq!(
             as_json(askers.take(Ticket(1), &response).unwrap()),
