@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use results::seal::UNSEALED;
+use results::standstill::Standstill;
 use results::store::Recording;
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, Validity, Verdict};
@@ -129,7 +130,13 @@ fn combine(
         stats::check(&recording.history, options.minimum_ok_count)
     });
     run("nemesis", &|| {
-        nemesis::check(&recording.schedule, &recording.manifest.options)
+        let standstills = recording.history.iter().filter_map(Standstill::of);
+        let standstills: Vec<Standstill> = standstills.collect();
+        nemesis::check(
+            &recording.schedule,
+            &recording.manifest.options,
+            &standstills,
+        )
     });
     run("liveness", &|| {
         liveness::check(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use results::manifest::RunOptions;
 use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
+use results::standstill::Standstill;
 use results::verdict::{CheckerResult, Validity};
 use serde_json::json;
 
@@ -46,8 +47,20 @@ impl Counts {
 /// leader that it asks for is not known or another fault holds its node, and the run is still a test of the
 /// others. So it is valid if some fault had an effect, and says which kinds had none; over many seeds every
 /// family has its turn, which a campaign counts.
-pub fn check(schedule: &Schedule, options: &RunOptions) -> CheckerResult {
-    judge(schedule, &options.nemesis, options.nemesis_is_a_pool)
+///
+/// Where the faults are those of another run, `standstills` tells which times are off because the machine stood
+/// still.
+pub fn check(
+    schedule: &Schedule,
+    options: &RunOptions,
+    standstills: &[Standstill],
+) -> CheckerResult {
+    let mut result = judge(schedule, &options.nemesis, options.nemesis_is_a_pool);
+    if let Some(replayed) = replayed::compare(schedule, standstills) {
+        result.summary.push_str(&format!("; {replayed}"));
+        result.evidence["replayed"] = json!(replayed);
+    }
+    result
 }
 
 fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerResult {
@@ -85,8 +98,6 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
             fault.id, fault.fault.kind
         )
     }));
-    let replayed = replayed::compare(schedule);
-    told.extend(replayed.iter().map(|replayed| format!("; {replayed}")));
     let mut idle = without_effect(schedule, &kinds);
     if is_pool && all.with_effect > 0 {
         told.extend(idle.take().map(|idle| format!("; {idle}")));
@@ -109,9 +120,6 @@ fn judge(schedule: &Schedule, asked_for: &[String], is_pool: bool) -> CheckerRes
         "unhealed": unhealed_ids,
         "unhealed_count": unhealed.len(),
     });
-    if let Some(replayed) = replayed {
-        result.evidence["replayed"] = json!(replayed);
-    }
     result
 }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use results::schedule::{FaultOutcome, ResolvedFault, Schedule, ScheduledFault};
+use results::standstill::Standstill;
 use serde_json::{Map, Value, json};
 
 use crate::EVIDENCE_LIST_MAX_COUNT;
@@ -25,6 +26,9 @@ pub struct Replayed {
     pub median_off_ms: Option<u64>,
     /// How far off the time was that was farthest off, in milliseconds.
     pub longest_off_ms: Option<u64>,
+    /// Why that one was late, if the machine stood still then; for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_because: Option<String>,
     /// By id, for as many as a list of evidence may have: how far off, in milliseconds; below 0 for too early.
     pub off_ms: Map<String, Value>,
 }
@@ -49,6 +53,9 @@ impl fmt::Display for Replayed {
                 out,
                 ", off by {median} ms at the median and {longest} ms at most"
             )?;
+            if let Some(because) = &self.late_because {
+                write!(out, " ({because})")?;
+            }
         }
         match &self.first_difference {
             Some(difference) => write!(out, "; first difference: {difference}"),
@@ -59,7 +66,9 @@ impl fmt::Display for Replayed {
 
 /// Compares the faults of a replay with those that were recorded; nothing where the schedule is none of a
 /// replay, or nothing was injected in the run that it repeats.
-pub fn compare(schedule: &Schedule) -> Option<Replayed> {
+///
+/// `standstills` are those of the replay.
+pub fn compare(schedule: &Schedule, standstills: &[Standstill]) -> Option<Replayed> {
     let recorded = schedule.faults.iter();
     let recorded = recorded.filter_map(|fault| Some((fault, fault.recorded.as_ref()?)));
     let mut pairs: Vec<(&ScheduledFault, &ResolvedFault)> = recorded.collect();
@@ -70,6 +79,7 @@ pub fn compare(schedule: &Schedule) -> Option<Replayed> {
     let mut same_count = 0;
     let mut first_difference = None;
     let mut off_ms = Vec::new();
+    let mut farthest: Option<(u64, u64)> = None;
     let mut latest: Option<(u64, u64)> = None;
     for (fault, recorded) in &pairs {
         let now = fault.resolved.as_ref().filter(|_| fault.was_injected());
@@ -77,6 +87,11 @@ pub fn compare(schedule: &Schedule) -> Option<Replayed> {
         if let Some(now) = now {
             if recorded.event.is_none() {
                 off_ms.push((fault.id, now.at_ms as i64 - recorded.at_ms as i64));
+                let off = |(from_ms, to_ms): (u64, u64)| to_ms.abs_diff(from_ms);
+                let times = (recorded.at_ms, now.at_ms);
+                if farthest.is_none_or(|farthest| off(times) > off(farthest)) {
+                    farthest = Some(times);
+                }
             }
             match latest {
                 Some((other, at_ms)) if at_ms > now.at_ms => {
@@ -102,12 +117,24 @@ pub fn compare(schedule: &Schedule) -> Option<Replayed> {
         first_difference,
         median_off_ms: distances.get(distances.len() / 2).copied(),
         longest_off_ms: distances.last().copied(),
+        late_because: farthest.and_then(|times| standstill_between(times, standstills)),
         off_ms: off_ms
             .iter()
             .take(EVIDENCE_LIST_MAX_COUNT)
             .map(|(id, off)| (id.to_string(), json!(off)))
             .collect(),
     })
+}
+
+/// The standstill of the machine that made something late by most of the time between these two, in milliseconds.
+fn standstill_between((due_ms, at_ms): (u64, u64), all: &[Standstill]) -> Option<String> {
+    let shared_ms = |one: &Standstill| {
+        let (from_ms, until_ms) = (one.from_ns() / 1_000_000, one.until_ns.div_ceil(1_000_000));
+        at_ms.min(until_ms).saturating_sub(due_ms.max(from_ms))
+    };
+    let longest = all.iter().max_by_key(|one| shared_ms(one))?;
+    let is_most = 2 * shared_ms(longest) > at_ms.saturating_sub(due_ms);
+    is_most.then(|| format!("the machine {longest}"))
 }
 
 /// Whom a fault hit, and how. That they had to be guessed makes them no others.
@@ -158,7 +185,34 @@ mod tests {
 
     fn compared(faults: Vec<Value>) -> Option<Replayed> {
         let schedule = json!({ "format_version": 1, "faults": faults });
-        compare(&serde_json::from_value(schedule).unwrap())
+        compare(&serde_json::from_value(schedule).unwrap(), &[])
+    }
+
+    #[test]
+    fn a_standstill_is_named_that_made_a_fault_late_and_no_other() {
+        let faults = vec![
+            fault(1, hit(100, "n1"), hit(101, "n1"), "installed"),
+            fault(2, hit(2_000, "n2"), hit(2_700, "n2"), "installed"),
+        ];
+        let schedule = json!({ "format_version": 1, "faults": faults });
+        let schedule: Schedule = serde_json::from_value(schedule).unwrap();
+        let told = |until_ms: u64, lasted_ms| {
+            let standstill = Standstill {
+                until_ns: until_ms * 1_000_000,
+                lasted_ms,
+            };
+            compare(&schedule, &[standstill]).unwrap().to_string()
+        };
+        assert_eq!(
+            told(2_700, 900),
+            "same faults: 2 of 2, off by 700 ms at the median and 700 ms at most (the machine stood still \
+             for 900 ms until 2.7 s)"
+        );
+        assert!(!told(1_990, 500).contains("stood still"));
+        assert!(
+            !told(2_200, 200).contains("stood still"),
+            "it does not explain the most of it"
+        );
     }
 
     #[test]

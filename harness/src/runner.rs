@@ -18,6 +18,7 @@ use nemesis::view::ClusterView;
 use results::history::OperationType;
 use results::manifest::{NodeTimers, RunOptions, StopReason};
 use results::schedule::{FaultOutcome, ResolvedFault, Schedule, ScheduledFault};
+use results::standstill::{STANDSTILL, Standstill};
 use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
@@ -274,8 +275,11 @@ impl<'a, W: World> Runner<'a, W> {
         let copy_ns = self.clients.next_copy_ns().unwrap_or(u64::MAX);
         let progress_ns = now_ns + PROGRESS_NS;
         let until_ns = deadline_ns.min(progress_ns).min(copy_ns);
-        match self.world.next_event(until_ns) {
-            Event::Deadline => self.tell_standstill(until_ns),
+        let event = self.world.next_event(until_ns);
+        // Whatever came meanwhile is there at once when it is over.
+        self.tell_standstill(until_ns.max(now_ns))?;
+        match event {
+            Event::Deadline => {}
             Event::Answer { call, answer } => {
                 let (world, recorder) = (&mut *self.world, &mut *self.recorder);
                 return Ok(self.clients.answer(call, answer, world, recorder)?);
@@ -341,16 +345,21 @@ impl<'a, W: World> Runner<'a, W> {
         Ok(None)
     }
 
-    /// Tells people if the harness was kept from running: whatever was due meanwhile came late.
-    fn tell_standstill(&mut self, due_ns: u64) {
-        let now_ns = self.world.now_ns();
-        let late_ns = now_ns.saturating_sub(due_ns);
-        if late_ns >= STANDSTILL_NS {
-            let (late_ms, at_s) = (late_ns / NS_PER_MS, now_ns as f64 / 1e9);
-            self.progress.note(&format!(
-                "the machine, or the harness on it, stood still for {late_ms} ms until {at_s:.1} s"
-            ));
+    /// Tells if the harness was kept from running: whatever was due meanwhile came late.
+    fn tell_standstill(&mut self, due_ns: u64) -> results::Result<()> {
+        let until_ns = self.world.now_ns();
+        let late_ns = until_ns.saturating_sub(due_ns);
+        if late_ns < STANDSTILL_NS {
+            return Ok(());
         }
+        let standstill = Standstill {
+            until_ns,
+            lasted_ms: late_ns / NS_PER_MS,
+        };
+        let note = format!("the machine, or the harness on it, {standstill}");
+        self.progress.note(&note);
+        self.recorder
+            .nemesis(until_ns, STANDSTILL, standstill.value())
     }
 
     fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {

@@ -18,6 +18,7 @@ pub mod schedule;
 pub mod seal;
 pub mod shared_text;
 pub mod standing;
+pub mod standstill;
 pub mod store;
 pub mod trace;
 pub mod trigger;

@@ -10,6 +10,7 @@ use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
 use results::manifest::{Manifest, Network};
 use results::schedule::{FaultOutcome, Schedule};
+use results::standstill::{self, Standstill};
 use results::store::{RunFolder, Store};
 use results::verdict::Validity;
 use serde_json::json;
@@ -62,8 +63,11 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         None => String::new(),
     };
     let history: Vec<Operation> = results::json_lines::read(&folder.history_path())?;
+    let standstills: Vec<Standstill> = history.iter().filter_map(Standstill::of).collect();
+    let stood = standstill::told(&standstills);
+    let stood = stood.map_or_else(String::new, |stood| format!("\nnote:    {stood}"));
     announce::print(&format!(
-        "{judged}{stopped}{steps}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
+        "{judged}{stopped}{stood}{steps}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
         about(&folder, &manifest),
         operations(&history),
         faults(&schedule),

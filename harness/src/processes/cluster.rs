@@ -9,7 +9,7 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use nemesis::fault::{DiskFault, DiskProblem};
-use nemesis::processes as signals;
+use nemesis::processes::{self as signals, ProcessError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -21,15 +21,34 @@ use super::spawner::Spawner;
 use super::stops::Stop;
 use crate::world::Event;
 
-/// How long the kernel may take to end a killed process.
-pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);
+/// How long the kernel may take to end a killed process, which has to wait for what its disk is about.
+pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a node is gone that a fault has killed, or asked to end.
 pub(super) const ENDED_BY_A_FAULT: &str = "ended by another fault";
-/// How often a node is started again that ends when everything is put in order.
+/// How often a node is started again that ends when everything is put in order, or whose disk was mended while it
+/// failed to start.
 const START_ATTEMPTS: u32 = 3;
 /// How often to look whether a node can be reached again.
 const REACHABLE_LOOK: Duration = Duration::from_millis(20);
+
+/// Why it is nobody's fault, besides that of a fault, that a node does not start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Excuse {
+    /// Data on its disk was destroyed.
+    Damaged,
+    /// Its disk fails, and whoever lets it do so starts the node later.
+    FailingDisk,
+}
+
+/// A start that came to nothing.
+#[derive(Debug)]
+struct FailedStart {
+    problem: String,
+    /// As it was when the node began to start: by the time that somebody looks, it may have got a new disk, or
+    /// its own may work again.
+    excuse: Option<Excuse>,
+}
 
 /// One node, running or not.
 #[derive(Debug)]
@@ -54,6 +73,8 @@ pub(super) struct Slot {
     pub(super) is_damaged: bool,
     /// Ends that nobody has been told of.
     pub(super) crashes: Vec<Event>,
+    /// It was killed, and was still there when that was given up.
+    is_doomed: bool,
 }
 
 impl Slot {
@@ -65,7 +86,12 @@ impl Slot {
         let Some(status) = self.process.as_mut().and_then(NodeProcess::ended) else {
             return false;
         };
-        self.note_crash(status);
+        if self.is_doomed {
+            self.note_down(ENDED_BY_A_FAULT);
+            self.is_owed = true;
+        } else {
+            self.note_crash(status);
+        }
         true
     }
 
@@ -87,6 +113,36 @@ impl Slot {
         self.break_stop(why);
         self.process = None;
         self.is_ending = false;
+        self.is_doomed = false;
+    }
+
+    /// Kills the process with SIGKILL and waits until it is gone.
+    ///
+    /// # Errors
+    /// For people: there was none, or it did not die.
+    pub(super) async fn kill(&mut self) -> Result<(), String> {
+        let node = self.settings.name.clone();
+        let Some(process) = self.process.as_mut() else {
+            return Err(format!("{node} does not run"));
+        };
+        match signals::kill(process.pid()).await {
+            // Gone already, or about to be.
+            Ok(_) | Err(ProcessError::Dead { .. } | ProcessError::NoEffect { .. }) => {}
+            Err(error) => return Err(format!("cannot kill {node}: {error}")),
+        }
+        if process.wait_ended(DEATH_LIMIT).await.is_none() {
+            self.is_doomed = true;
+            return Err(format!("{node} was killed but is still there"));
+        }
+        self.note_down(ENDED_BY_A_FAULT);
+        Ok(())
+    }
+
+    fn excuse(&self) -> Option<Excuse> {
+        if self.is_damaged {
+            return Some(Excuse::Damaged);
+        }
+        self.has_failing_disk().then_some(Excuse::FailingDisk)
     }
 
     /// Whether some operations of its disk fail at present.
@@ -126,6 +182,7 @@ impl Cluster {
                 disk_faults: BTreeMap::new(),
                 is_damaged: false,
                 crashes: Vec::new(),
+                is_doomed: false,
             };
             (name, Mutex::new(slot))
         };
@@ -217,14 +274,20 @@ impl Cluster {
     /// # Errors
     /// For people: why it does not run.
     pub(super) async fn start(&self, node: &str) -> Result<(), String> {
+        let started = self.try_to_start(node).await?;
+        started.map_err(|failed| failed.problem)
+    }
+
+    async fn try_to_start(&self, node: &str) -> Result<Result<(), FailedStart>, String> {
         let mut slot = self.slot(node)?.lock().await;
         if slot.process.is_some() {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let spawner = self.spawners.get(node);
         let spawner = spawner.ok_or_else(|| format!("{node} has no place in the network"))?;
         slot.incarnation += 1;
         slot.failed_start = None;
+        let excuse = slot.excuse();
         // What cannot be read matters as a node starts; everything else, once it runs.
         let (at_start, later): (BTreeMap<u64, DiskFault>, BTreeMap<u64, DiskFault>) = slot
             .disk_faults
@@ -233,10 +296,14 @@ impl Cluster {
         let settings = &slot.settings;
         let started = settings.start(slot.incarnation, &at_start, spawner).await;
         slot.is_owed = started.is_err();
-        let (process, reached) = started.inspect_err(|problem| {
-            slot.failed_start = Some(problem.clone());
-            slot.last_words.push(problem.clone());
-        })?;
+        let (process, reached) = match started {
+            Ok(started) => started,
+            Err(problem) => {
+                slot.failed_start = Some(problem.clone());
+                slot.last_words.push(problem.clone());
+                return Ok(Err(FailedStart { problem, excuse }));
+            }
+        };
         for (id, fault) in &later {
             // One that ended at once is noticed as a crash.
             let _ = process.control.fail_disk(*id, *fault).await;
@@ -249,7 +316,7 @@ impl Cluster {
         slot.process = Some(process);
         slot.stopped_since = None;
         slot.is_ending = false;
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// As [`Self::start`], for those who are not to blame if the node does not start with data that a
@@ -258,11 +325,19 @@ impl Cluster {
     /// # Errors
     /// For people: why it does not run.
     pub(super) async fn revive(&self, node: &str) -> Result<(), String> {
-        let started = self.start(node).await;
-        let slot = self.slot(node)?.lock().await;
-        match started {
-            Err(_) if slot.is_damaged || slot.has_failing_disk() => Ok(()),
-            outcome => outcome,
+        let mut left_count = START_ATTEMPTS;
+        loop {
+            let Err(failed) = self.try_to_start(node).await? else {
+                return Ok(());
+            };
+            let slot = self.slot(node)?.lock().await;
+            match failed.excuse {
+                Some(Excuse::Damaged) => return Ok(()),
+                Some(Excuse::FailingDisk) if slot.has_failing_disk() => return Ok(()),
+                // Mended while it started: whoever did that may not have found it down.
+                Some(Excuse::FailingDisk) if left_count > 0 => left_count -= 1,
+                Some(Excuse::FailingDisk) | None => return Err(failed.problem),
+            }
         }
     }
 
@@ -272,18 +347,19 @@ impl Cluster {
     /// For people: it did not run, or did not die. One that had just ended by itself is down as well.
     pub(super) async fn kill(&self, node: &str) -> Result<(), String> {
         let mut slot = self.slot(node)?.lock().await;
+        self.kill_in(node, &mut slot).await
+    }
+
+    /// As [`Self::kill`], for those who do more with the node before anybody else may.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) async fn kill_in(&self, node: &str, slot: &mut Slot) -> Result<(), String> {
         if slot.notice_end() {
             self.set_address(node, None);
         }
-        let Some(process) = slot.process.as_mut() else {
-            return Err(format!("{node} does not run"));
-        };
-        let killed = signals::kill(process.pid()).await;
-        killed.map_err(|error| format!("cannot kill {node}: {error}"))?;
-        let ended = process.wait_ended(DEATH_LIMIT).await;
-        ended.ok_or_else(|| format!("{node} was killed but is still there"))?;
+        slot.kill().await?;
         self.set_address(node, None);
-        slot.note_down(ENDED_BY_A_FAULT);
         Ok(())
     }
 

@@ -137,7 +137,8 @@ impl Cluster {
         let is_due = slot.is_owed && !slot.is_damaged && !slot.has_failing_disk();
         drop(slot);
         if is_due {
-            self.start(node).await?;
+            // Another fault may let its disk fail by now.
+            self.revive(node).await?;
         }
         Ok(())
     }
@@ -152,29 +153,27 @@ impl Cluster {
         fault: DiskFault,
         draws: &DamageDraws,
     ) -> Result<Damage, String> {
-        let data = self.slot(node)?.lock().await.settings.folder.join("data");
         let unreadable = |error: io::Error| format!("cannot read the data of {node}: {error}");
         // What cannot be damaged is not killed for nothing.
         let told = |why: String| format!("{node}: {why}");
+        // Held until the damage is done, so that nobody starts the node meanwhile.
+        let mut slot = self.slot(node)?.lock().await;
+        let data = slot.settings.folder.join("data");
         let before = contents(&data).map_err(unreadable)?;
         draw(fault.what, fault.files, &before, draws).map_err(told)?;
-        self.kill(node).await?;
+        self.kill_in(node, &mut slot).await?;
         let destroyed = contents(&data).map_err(unreadable).and_then(|contents| {
             let damage = draw(fault.what, fault.files, &contents, draws).map_err(told)?;
             let applied = damage.edits.iter().try_for_each(|edit| apply(&data, edit));
             applied.map_err(|error| format!("cannot damage the data of {node}: {error}"))?;
             Ok(damage)
         });
-        match destroyed {
-            Ok(damage) => {
-                self.slot(node)?.lock().await.is_damaged = true;
-                Ok(damage)
-            }
-            Err(why) => {
-                self.revive(node).await?;
-                Err(why)
-            }
+        slot.is_damaged |= destroyed.is_ok();
+        drop(slot);
+        if destroyed.is_err() {
+            self.revive(node).await?;
         }
+        destroyed
     }
 
     /// Kills a node and removes its data directory, in whose place the next start makes one with this id.
@@ -183,14 +182,13 @@ impl Cluster {
     /// # Errors
     /// For people: why not.
     async fn wipe(&self, node: &str, new_directory_id: String) -> Result<String, String> {
-        let slot = self.slot(node)?.lock().await;
+        // Held until the disk is gone, so that nobody starts the node meanwhile.
+        let mut slot = self.slot(node)?.lock().await;
         // A node that is down because of what was destroyed on its disk comes back that way.
         let is_broken = slot.is_damaged && slot.process.is_none();
-        drop(slot);
         if !is_broken {
-            self.kill(node).await?;
+            self.kill_in(node, &mut slot).await?;
         }
-        let mut slot = self.slot(node)?.lock().await;
         let data = slot.settings.folder.join("data");
         let formatting = slot.settings.formatting.as_mut();
         let formatting = formatting.ok_or_else(|| format!("{node} has no directory id"))?;

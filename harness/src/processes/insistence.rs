@@ -11,11 +11,14 @@ use super::faults::HELD_LOOK;
 /// How long a node may take to answer that runs and is not stopped. A slow disk lets a node answer only after
 /// many syncs, each of which another fault may have made longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// How often it is asked at least: time in which the whole machine stood still is no time that it had.
+const ATTEMPTS_MIN: u32 = 5;
 
 /// What is left of the time that a node has to answer.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Instant,
+    attempt_count: u32,
 }
 
 /// What to do about a node that did not answer.
@@ -32,7 +35,12 @@ impl Patience {
     pub(super) fn new() -> Self {
         Self {
             limit: Instant::now() + ANSWER_LIMIT,
+            attempt_count: 0,
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.attempt_count >= ATTEMPTS_MIN && Instant::now() >= self.limit
     }
 }
 
@@ -49,6 +57,7 @@ impl Cluster {
         patience: &mut Patience,
         problem: String,
     ) -> Result<Next, String> {
+        patience.attempt_count += 1;
         let mut slot = self.slot(node)?.lock().await;
         if slot.notice_end() {
             self.set_address(node, None);
@@ -58,7 +67,7 @@ impl Cluster {
         }
         if slot.stopped_since.is_some() {
             *patience = Patience::new();
-        } else if Instant::now() >= patience.limit {
+        } else if patience.is_over() {
             return Err(problem);
         }
         drop(slot);

@@ -11,10 +11,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::cluster::{Cluster, DEATH_LIMIT, ENDED_BY_A_FAULT};
+use super::cluster::{Cluster, ENDED_BY_A_FAULT};
 use super::faults::{Active, HELD_LIMIT, HELD_LOOK, effect_map, report};
 use crate::world::FaultReport;
 
+/// How long a node may take to end that was told to die and has hung up.
+const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
 /// What a node says last whose disk or processor hung when it was to stop, so that it gave up.
 const GAVE_UP: &str = "did not stop in an orderly way";
 
@@ -39,26 +41,27 @@ impl Cluster {
             let problem = format!("{node} is stopped, so it cannot leave behind what it wrote");
             return Err((false, problem));
         }
+        if slot.notice_end() {
+            self.set_address(node, None);
+        }
         let Some(process) = slot.process.as_mut() else {
             return Err((false, format!("{node} does not run")));
         };
-        let died = process.control.die().await;
-        if let Err(error) = &died {
-            // It must not die later, when nobody expects it to.
-            let problem = format!("{node} was killed as by a power cut instead: {error}");
-            let killed = signals::kill(process.pid()).await;
-            killed.map_err(|error| (false, format!("cannot kill {node}: {error}; {problem}")))?;
+        let mut died = process.control.die().await.map_err(|it| it.to_string());
+        if died.is_ok() && process.wait_ended(HANG_UP_LIMIT).await.is_none() {
+            died = Err("it hung up and stayed".into());
         }
-        let ended = process.wait_ended(DEATH_LIMIT).await;
-        if ended.is_none() {
-            return Err((false, format!("{node} was killed but is still there")));
+        let Err(error) = died else {
+            self.set_address(node, None);
+            slot.note_down(ENDED_BY_A_FAULT);
+            return Ok(());
+        };
+        // It must not die later, when nobody expects it to.
+        let problem = format!("{node} was killed as by a power cut instead: {error}");
+        match self.kill_in(node, &mut slot).await {
+            Ok(()) => Err((true, problem)),
+            Err(error) => Err((false, format!("{error}; {problem}"))),
         }
-        self.set_address(node, None);
-        slot.note_down(ENDED_BY_A_FAULT);
-        died.map_err(|error| {
-            let problem = format!("{node} was killed as by a power cut instead: {error}");
-            (true, problem)
-        })
     }
 
     /// Asks a node to end with SIGTERM, and waits until it has. One that does not is killed, as a
@@ -198,7 +201,16 @@ async fn all_of<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
 #[derive(Debug)]
 pub(super) struct Slowed {
     end: watch::Sender<bool>,
-    tasks: Vec<JoinHandle<(u64, Duration)>>,
+    tasks: Vec<JoinHandle<Slowness>>,
+}
+
+/// What was done to one of them.
+#[derive(Debug, Default)]
+struct Slowness {
+    stop_count: u64,
+    stopped: Duration,
+    /// Why it does not go on, for people.
+    problem: Option<String>,
 }
 
 pub(super) async fn slow(
@@ -228,19 +240,21 @@ async fn slow_down(
     node: String,
     duty: DutyCycle,
     mut ends: watch::Receiver<bool>,
-) -> (u64, Duration) {
-    let (mut stop_count, mut stopped) = (0, Duration::ZERO);
+) -> Slowness {
+    let mut slowness = Slowness::default();
     loop {
         // Fails while another fault has stopped or killed it; that one answers for it.
         let stop = cluster.pause(&node).await;
         let ended = has_ended_within(&mut ends, duty.off_ms).await;
         if let Ok((_, since)) = stop {
-            stop_count += 1;
-            let stop = cluster.resume(&node, Some(since)).await;
-            stopped += stop.unwrap_or_default().lasted;
+            slowness.stop_count += 1;
+            match cluster.resume(&node, Some(since)).await {
+                Ok(stop) => slowness.stopped += stop.lasted,
+                Err(problem) => slowness.problem = Some(problem),
+            }
         }
-        if ended || has_ended_within(&mut ends, duty.on_ms).await {
-            return (stop_count, stopped);
+        if slowness.problem.is_some() || ended || has_ended_within(&mut ends, duty.on_ms).await {
+            return slowness;
         }
     }
 }
@@ -260,9 +274,10 @@ pub(super) async fn end_slowness(slowed: Slowed) -> (Vec<String>, Map<String, Va
     let (mut stop_count, mut stopped) = (0, Duration::ZERO);
     for task in slowed.tasks {
         match task.await {
-            Ok((count, time)) => {
-                stop_count += count;
-                stopped += time;
+            Ok(slowness) => {
+                stop_count += slowness.stop_count;
+                stopped += slowness.stopped;
+                problems.extend(slowness.problem);
             }
             Err(error) => problems.push(format!("a slowed node may be stopped: {error}")),
         }

@@ -21,6 +21,8 @@ use super::spawner::Spawner;
 
 /// How long a node may take until it answers on its control socket.
 const READY_LIMIT: Duration = Duration::from_secs(20);
+/// How often it is asked at least until then: time in which the whole machine stood still is no time that it had.
+const READY_ATTEMPTS_MIN: u32 = 5;
 
 /// How nodes are started.
 #[derive(Debug, Clone)]
@@ -295,7 +297,9 @@ impl NodeSettings {
 
     async fn await_ready(&self, child: &mut Child, control: &ControlClient) -> Result<u16, String> {
         let limit = Instant::now() + READY_LIMIT;
+        let mut attempt_count = 0;
         loop {
+            attempt_count += 1;
             if let Ok(status) = control.status().await {
                 return Ok(status.http_port);
             }
@@ -306,7 +310,7 @@ impl NodeSettings {
                     self.epitaph(status)
                 ));
             }
-            if Instant::now() >= limit {
+            if Instant::now() >= limit && attempt_count >= READY_ATTEMPTS_MIN {
                 return Err(format!(
                     "{} did not answer within {} s: {}",
                     self.name,

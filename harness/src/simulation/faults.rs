@@ -516,7 +516,7 @@ impl SimulatedWorld {
                 mut left,
                 mut problems,
             } => {
-                left.retain(|node| !self.has_settled(*node, &mut problems));
+                left.retain(|node| !self.has_settled(*node, false, &mut problems));
                 if left.is_empty() && self.membership.is_restored() {
                     for node in 0..self.nodes.len() {
                         self.set_clock(node, 0, 1.0);
@@ -596,8 +596,9 @@ impl SimulatedWorld {
         true
     }
 
-    /// Whether a node that was told to start runs, or will not.
-    fn has_settled(&mut self, node: usize, problems: &mut Vec<String>) -> bool {
+    /// Whether a node that was told to start runs, or will not. `holds` says whether a fault may hold it by now
+    /// that takes care of it.
+    fn has_settled(&mut self, node: usize, holds: bool, problems: &mut Vec<String>) -> bool {
         match self.nodes[node].life {
             Life::Running(_) => true,
             Life::Starting | Life::Ended => false,
@@ -610,12 +611,18 @@ impl SimulatedWorld {
             {
                 true
             }
-            Life::Down => {
-                let problem = self.faults.failed_starts.get(&node).cloned();
-                let name = &self.names[node];
-                problems.push(problem.unwrap_or_else(|| format!("{name} does not run")));
-                true
-            }
+            Life::Down => match self.faults.failed_starts.get(&node) {
+                Some(problem) => {
+                    problems.push(problem.clone());
+                    true
+                }
+                // It was about to end when it was to be started, because it had been asked to.
+                None if holds && !self.faults.owed.contains(&node) => true,
+                None => {
+                    self.begin_start(node);
+                    false
+                }
+            },
         }
     }
 }

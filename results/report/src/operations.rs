@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
+use results::standstill::Standstill;
 use serde_json::Value;
 
 use crate::names::{Names, Stretch, Texts};
@@ -79,6 +80,8 @@ pub(crate) struct Operations {
     pub(crate) errors: BTreeMap<(Outcome, String), u64>,
     /// Clock offsets in milliseconds by node, with the time of the measurement in nanoseconds.
     pub(crate) clock_samples: Vec<(u64, BTreeMap<String, f64>)>,
+    /// When the machine stood still, in order.
+    pub(crate) standstills: Vec<Standstill>,
     /// Completions without invocation.
     pub(crate) unmatched_count: u64,
     /// Time of the last line, in nanoseconds.
@@ -168,6 +171,7 @@ impl Operations {
     }
 
     fn take_nemesis(&mut self, line: &Operation) {
+        self.standstills.extend(Standstill::of(line));
         if line.f != "clock-offsets" || line.operation_type == OperationType::Invoke {
             return;
         }

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use askama::Template;
 use results::manifest::{Manifest, RunOptions, Voters};
 use results::overview::INTERRUPTED;
+use results::standstill;
 use results::store::{RunFolder, write_atomically};
 use results::verdict::{CheckerResult, PropertyResult, Validity, Verdict};
 use serde_json::Value;
@@ -342,6 +343,9 @@ fn notices(run: &Run) -> Vec<String> {
             text::count(open_count)
         ));
     }
+    let hatched = "In the plots, this is hatched.";
+    let stood = standstill::told(&run.operations.standstills);
+    notices.extend(stood.map(|stood| format!("{stood} {hatched}")));
     if run.operations.unmatched_count > 0 {
         notices.push(format!(
             "{} completions in history.jsonl have no invocation and were left out of the numbers.",

@@ -218,7 +218,7 @@ impl SimulatedWorld {
         let problems = &mut reviving.problems;
         reviving
             .left
-            .retain(|node| !self.has_settled(*node, problems));
+            .retain(|node| !self.has_settled(*node, true, problems));
         if !reviving.left.is_empty() {
             return Some(Errand::Revive(reviving));
         }

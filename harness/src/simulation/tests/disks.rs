@@ -177,3 +177,49 @@ fn a_slowed_node_runs_a_part_of_the_time() {
     let alive = bench.write("n2", 1);
     assert!(!matches!(alive, Answer::Unknown { .. }), "{alive:?}");
 }
+
+#[test]
+fn a_node_that_is_just_ending_when_it_is_to_run_again_leaves_no_fault_unhealed() {
+    for ended_by_fault in [true, false] {
+        let mut bench = Bench::new(12);
+        let nodes = vec![others(&bench.leader()).remove(0)];
+        let kill = Action::KillClean {
+            nodes: nodes.clone(),
+        };
+        bench.start(1, kill);
+        // As a change of the voters does that lets the node join again.
+        let position = bench.world.position(&nodes[0]).unwrap();
+        bench.world.begin_start(position);
+        bench.pass(SECOND / 2);
+        let slow = Action::Disk {
+            nodes: nodes.clone(),
+            disk: disk(DiskProblem::SlowSync, Files::All),
+        };
+        bench.start(2, slow);
+        let ends = |bench: &Bench| {
+            let life = &bench.world.nodes[position].life;
+            matches!(life, crate::simulation::simulated_node::Life::Ended)
+        };
+        bench.world.start_fault(3, Action::Restart { nodes });
+        while !ends(&bench) {
+            bench.pass(SECOND / 1_000);
+        }
+        if ended_by_fault {
+            assert_eq!(bench.heal(1).problem, None);
+            assert!(
+                !bench.world.nodes[position].is_running(),
+                "fault 3 holds it"
+            );
+            assert_eq!(bench.heal(3).problem, None);
+        } else {
+            bench.world.restore();
+            let problems = loop {
+                if let Event::Restored { problems, .. } = bench.world.next_event(u64::MAX) {
+                    break problems;
+                }
+            };
+            assert_eq!(problems, Vec::<String>::new());
+        }
+        assert!(bench.world.nodes[position].is_running());
+    }
+}

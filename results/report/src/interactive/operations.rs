@@ -146,6 +146,9 @@ fn moment(moment: &Moment) -> Value {
     })
 }
 
+/// As many standstills of the machine are marked, the longest ones.
+const STANDSTILL_MARK_COUNT_MAX: usize = 5;
+
 fn marks(run: &Run) -> Vec<Value> {
     let Some(phases) = run.manifest.as_ref().map(|run| &run.phases) else {
         return Vec::new();
@@ -155,10 +158,18 @@ fn marks(run: &Run) -> Vec<Value> {
         (phases.healed, "healed"),
         (phases.recovered, "recovered"),
     ];
-    let known = marks.into_iter();
-    known
-        .filter_map(|(at_ns, label)| Some(json!([at_ns? / 1000, label])))
-        .collect()
+    let mut longest = run.operations.standstills.clone();
+    longest.sort_by_key(|one| std::cmp::Reverse(one.lasted_ms));
+    longest.truncate(STANDSTILL_MARK_COUNT_MAX);
+    let stood = longest
+        .iter()
+        .map(|one| (Some(one.until_ns), "stood still"));
+    let known = marks.into_iter().chain(stood);
+    let mut known: Vec<(u64, &str)> = known
+        .filter_map(|(at_ns, label)| Some((at_ns? / 1000, label)))
+        .collect();
+    known.sort_unstable();
+    known.into_iter().map(|mark| json!(mark)).collect()
 }
 
 // The script takes the outcome out of `kind` by these numbers.

@@ -48,6 +48,8 @@ pub(crate) struct Backdrop {
     pub(crate) faults: Vec<FaultSpan>,
     /// The milestones.
     pub(crate) marks: Vec<PhaseMark>,
+    /// From when until when the machine stood still, in seconds since the run started.
+    pub(crate) standstills: Vec<(f64, f64)>,
 }
 
 /// A shape of the legend.
@@ -174,6 +176,11 @@ impl<'a, 'c> Frame<'a, 'c> {
             let to = (self.x(fault.to_s).max(from.0 + 1), self.bottom);
             self.canvas
                 .rectangle(from, to, palette::fault(&fault.kind), 0.13)?;
+        }
+        for (from_s, to_s) in &self.backdrop.standstills {
+            let from = (self.x(*from_s), self.top);
+            let to = (self.x(*to_s).max(from.0 + 1), self.bottom);
+            hatch(self.canvas, from, to, palette::MUTED)?;
         }
         Ok(())
     }
@@ -356,6 +363,7 @@ mod tests {
             end_s: 1.0,
             faults: vec![fault("solar-flare"), fault("pause"), fault("partition")],
             marks: vec![],
+            standstills: vec![],
         };
         assert_eq!(lanes(&backdrop), ["partition", "pause", "other"]);
     }

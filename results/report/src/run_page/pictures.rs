@@ -129,6 +129,9 @@ fn backdrop(run: &Run) -> Backdrop {
             label,
         })
     });
+    let standstills = run.operations.standstills.iter();
+    let standstills =
+        standstills.map(|one| (one.from_ns() as f64 / 1e9, one.until_ns as f64 / 1e9));
     Backdrop {
         end_s,
         faults: run
@@ -137,6 +140,7 @@ fn backdrop(run: &Run) -> Backdrop {
             .filter_map(|fault| span(fault, end_s))
             .collect(),
         marks: marks.collect(),
+        standstills: standstills.collect(),
     }
 }
 
