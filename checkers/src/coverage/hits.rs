@@ -18,16 +18,16 @@ use crate::standing::{
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// How often each cell was hit.
-pub(super) fn count(
+/// The hits of each cell that was hit: the numbers of the faults, one for each node.
+pub(super) fn find(
     standings: &Standings,
     schedule: &Schedule,
     history: &[Operation],
-) -> BTreeMap<Cell, u64> {
+) -> BTreeMap<Cell, Vec<u64>> {
     let ground = ground(standings, schedule, history);
     let forced = forced_snapshots(&ground, schedule);
     let applied_ns = applied_ns(history);
-    let mut counts = BTreeMap::new();
+    let mut hits: BTreeMap<Cell, Vec<u64>> = BTreeMap::new();
     for fault in &schedule.faults {
         let Some(at_ns) = begun_ns(fault).filter(|_| fault.had_effect()) else {
             continue;
@@ -51,13 +51,14 @@ pub(super) fn count(
                 for phase in &phases {
                     let phase = *phase;
                     if is_possible(part, phase) {
-                        *counts.entry(Cell { deed, part, phase }).or_default() += 1;
+                        let cell = Cell { deed, part, phase };
+                        hits.entry(cell).or_default().push(fault.id);
                     }
                 }
             }
         }
     }
-    counts
+    hits
 }
 
 /// Where nodes stood, with all ends that faults and nodes themselves caused.

@@ -96,7 +96,11 @@ pub fn check(
     schedule: &Schedule,
     history: &[Operation],
 ) -> CheckerResult {
-    let counts = hits::count(standings, schedule, history);
+    let hits = hits::find(standings, schedule, history);
+    let counts: BTreeMap<Cell, u64> = hits
+        .iter()
+        .map(|(cell, faults)| (*cell, faults.len() as u64))
+        .collect();
     let reachable = reachable(options, schedule);
     let covered: BTreeSet<Cell> = counts.keys().copied().collect();
     let total_count = reachable.union(&covered).count() as u64;
@@ -137,8 +141,13 @@ pub fn check(
         conclusion(Validity::Unknown, SOURCE, summary)
     };
     result.properties = required;
+    let faults: BTreeMap<String, BTreeSet<u64>> = hits
+        .into_iter()
+        .map(|(cell, faults)| (cell.name(), faults.into_iter().collect()))
+        .collect();
     result.evidence = json!({
         "cells": cells,
+        "faults": faults,
         "never": never,
         "table": table(&counts, &reachable),
     });

@@ -345,4 +345,10 @@ fn a_fault_that_waits_for_a_node_hits_it_when_it_is_there() {
         "{cells}"
     );
     assert_eq!(cells.as_object().unwrap().len(), 2, "{cells}");
+    let faults = &result.evidence["faults"];
+    assert_eq!(
+        faults["unattached-disk-corrupted-while-starting-up"],
+        json!([2])
+    );
+    assert_eq!(faults.as_object().unwrap().len(), 2, "{faults}");
 }

@@ -288,7 +288,7 @@ fn coverage_of(campaign: &Campaign) -> Option<CoverageTable> {
         "{} of {} cells of faults, roles and phases covered by all seeds together",
         told.covered_count, told.cell_count
     );
-    coverage::table(&summary, &told.table)
+    coverage::table(&summary, &told.table, |_, count| count.into())
 }
 
 fn shown_hunt(hunt: &HuntRow) -> HuntRow {

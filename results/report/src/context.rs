@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::faults;
+use crate::linked::Linked;
 use crate::reading::Run;
 use crate::text;
 
@@ -11,7 +12,7 @@ use crate::text;
 const LINE_COUNT_MAX: usize = 12;
 
 /// What was going on while the operations of `evidence` ran; empty for evidence without any.
-pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<String> {
+pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<Linked> {
     let Some((from_ns, to_ns)) = window(evidence) else {
         return Vec::new();
     };
@@ -26,24 +27,27 @@ pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<String> {
             continue;
         }
         let end = match healed_ns {
-            Some(_) => format!("to {}", row.end),
+            Some(_) => format!("to {}", row.end.text),
             None => "and was not healed".to_owned(),
         };
         let line = format!(
             "fault #{}, {} ({}): {} from {} {end}",
-            row.id, row.kind, row.asked, row.resolved, row.start
+            row.id, row.kind, row.asked, row.resolved, row.start.text
         );
+        let line = Linked::faults(text::shortened(&line, 300), &[row.id]);
         moments.push((start_ns, line));
     }
-    moments.sort();
+    moments.sort_by(|(one_ns, one), (other_ns, other)| {
+        (one_ns, &one.text).cmp(&(other_ns, &other.text))
+    });
     let surplus_count = moments.len().saturating_sub(LINE_COUNT_MAX);
     let mut lines: Vec<_> = moments
         .into_iter()
         .take(LINE_COUNT_MAX)
-        .map(|(_, line)| text::shortened(&line, 300))
+        .map(|(_, line)| line)
         .collect();
     if surplus_count > 0 {
-        lines.push(format!("… and {surplus_count} more"));
+        lines.push(format!("… and {surplus_count} more").into());
     }
     lines
 }
@@ -64,7 +68,7 @@ fn window(evidence: &Value) -> Option<(u64, u64)> {
 }
 
 /// The leader elected last before the window, and all that were elected in it.
-fn leaders(run: &Run, from_ns: u64, to_ns: u64) -> Vec<(u64, String)> {
+fn leaders(run: &Run, from_ns: u64, to_ns: u64) -> Vec<(u64, Linked)> {
     let mut won: Vec<_> = run
         .nodes
         .iter()
@@ -80,10 +84,8 @@ fn leaders(run: &Run, from_ns: u64, to_ns: u64) -> Vec<(u64, String)> {
     let told = won.into_iter().map(|(at_ns, epoch, node)| {
         let at = text::moment_ns(at_ns);
         let node = text::printable(node);
-        (
-            at_ns,
-            format!("{node} elected leader of epoch {epoch} at {at}"),
-        )
+        let line = format!("{node} elected leader of epoch {epoch} at {at}");
+        (at_ns, Linked::moment(line, at_ns))
     });
     told.collect()
 }

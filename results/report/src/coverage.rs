@@ -4,6 +4,7 @@
 use results::verdict::Verdict;
 use serde_json::Value;
 
+use crate::linked::Linked;
 use crate::text::{self, printable};
 
 /// The table, with what was left out of it.
@@ -30,8 +31,8 @@ pub(crate) struct CoverageRow {
 pub(crate) struct CoverageCell {
     /// Class of the style sheet.
     pub(crate) class: &'static str,
-    /// How often it was hit; empty where that could not be.
-    pub(crate) count: String,
+    /// How often it was hit, which leads to the faults that did; empty where that could not be.
+    pub(crate) count: Linked,
     /// The name of the cell.
     pub(crate) name: String,
 }
@@ -39,11 +40,26 @@ pub(crate) struct CoverageCell {
 /// The table of a verdict; `None` where it tells of none.
 pub(crate) fn of_verdict(verdict: Option<&Verdict>) -> Option<CoverageTable> {
     let result = verdict?.checkers.get("coverage")?;
-    table(&result.summary, &result.evidence["table"])
+    let hits = &result.evidence["faults"];
+    let linked = |cell: &str, count: String| {
+        Linked::faults(count, &numbers(&hits[cell])).titled(printable(cell))
+    };
+    table(&result.summary, &result.evidence["table"], linked)
 }
 
-/// A table, with what is said of it in a sentence; `None` where it is empty.
-pub(crate) fn table(summary: &str, told: &Value) -> Option<CoverageTable> {
+/// The numbers of a list, in its order.
+pub(crate) fn numbers(list: &Value) -> Vec<u64> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(Value::as_u64).collect()
+}
+
+/// A table, with what is said of it in a sentence; `None` where it is empty. `linked` says for the name of a cell
+/// where its count leads.
+pub(crate) fn table(
+    summary: &str,
+    told: &Value,
+    linked: impl Fn(&str, String) -> Linked,
+) -> Option<CoverageTable> {
     let columns: Vec<(&str, &str)> = told["columns"]
         .as_array()?
         .iter()
@@ -52,7 +68,7 @@ pub(crate) fn table(summary: &str, told: &Value) -> Option<CoverageTable> {
     let rows: Vec<CoverageRow> = told["rows"]
         .as_array()?
         .iter()
-        .map(|told| row(told, &columns))
+        .map(|told| row(told, &columns, &linked))
         .collect();
     if columns.is_empty() || rows.is_empty() {
         return None;
@@ -73,16 +89,24 @@ pub(crate) fn table(summary: &str, told: &Value) -> Option<CoverageTable> {
     })
 }
 
-fn row(told: &Value, columns: &[(&str, &str)]) -> CoverageRow {
+fn row(
+    told: &Value,
+    columns: &[(&str, &str)],
+    linked: &impl Fn(&str, String) -> Linked,
+) -> CoverageRow {
     let fault = told["fault"].as_str().unwrap_or("?");
     let cells = columns.iter().enumerate().map(|(at, (role, phase))| {
-        let name = printable(&format!("{role}-{fault}-{phase}"));
+        let name = format!("{role}-{fault}-{phase}");
         let (class, count) = match told["counts"][at].as_u64() {
-            None => ("beyond", String::new()),
-            Some(0) => ("never", "0".to_owned()),
-            Some(count) => ("hit", text::count(count)),
+            None => ("beyond", Linked::default()),
+            Some(0) => ("never", "0".into()),
+            Some(count) => ("hit", linked(&name, text::count(count))),
         };
-        CoverageCell { class, count, name }
+        CoverageCell {
+            class,
+            count,
+            name: printable(&name),
+        }
     });
     CoverageRow {
         fault: words(fault),
@@ -103,7 +127,8 @@ mod tests {
     fn verdict(table: Value) -> Verdict {
         serde_json::from_value(json!({
             "valid": true, "checkers": {"coverage": {
-                "valid": true, "summary": "2 of 3 cells", "evidence": {"table": table}
+                "valid": true, "summary": "2 of 3 cells", "evidence": {
+                    "table": table, "faults": {"leader-killed-while-steady": [3, 8]}}
             }}
         }))
         .unwrap()
@@ -127,13 +152,15 @@ mod tests {
         let cells: Vec<_> = table.rows[0]
             .cells
             .iter()
-            .map(|cell| (cell.class, cell.count.as_str()))
+            .map(|cell| (cell.class, cell.count.text.as_str()))
             .collect();
         assert_eq!(
             cells,
             [("hit", "1\u{202f}200"), ("never", "0"), ("beyond", "")]
         );
         assert_eq!(table.rows[0].cells[1].name, "leader-killed-during-election");
+        let hits = Linked::faults("1\u{202f}200", &[3, 8]).titled("leader-killed-while-steady");
+        assert_eq!(table.rows[0].cells[0].count, hits);
     }
 
     #[test]

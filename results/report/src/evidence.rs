@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
+use crate::coverage;
 use crate::lanes::{self, LaneOperation};
+use crate::linked::Linked;
 use crate::orders::{self, OrdersView};
 use crate::text;
 
@@ -17,8 +19,8 @@ const JSON_BYTES_MAX: usize = 32 * 1024;
 pub(crate) struct EvidenceView {
     /// In plain words, where the checker gave any.
     pub(crate) explanation: String,
-    /// Simple members as name and value.
-    pub(crate) facts: Vec<(String, String)>,
+    /// Simple members as name and value; times and faults lead to where they are shown.
+    pub(crate) facts: Vec<(String, Linked)>,
     /// The operations involved, by time of invocation.
     pub(crate) operations: Vec<OperationRow>,
     /// Lane diagram of the operations, an SVG element; empty without operations.
@@ -26,7 +28,7 @@ pub(crate) struct EvidenceView {
     /// The orders that were possible, where they can be told.
     pub(crate) orders: Option<OrdersView>,
     /// What else happened at that time, one line each.
-    pub(crate) context: Vec<String>,
+    pub(crate) context: Vec<Linked>,
     /// What was left out, for people; empty when nothing was.
     pub(crate) omission: String,
     /// The evidence as recorded.
@@ -80,12 +82,19 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
             (name, Value::Number(number)) if name.ends_with("_ns") || name.ends_with("_ms") => {
                 let (name, unit) = name.split_at(name.len() - "_ns".len());
                 let line = match number.as_u64() {
-                    Some(time_ns) if unit == "_ns" => text::moment_ns(time_ns),
-                    Some(length_ms) => text::duration_ms(length_ms),
-                    None => number.to_string(),
+                    Some(time_ns) if unit == "_ns" => {
+                        Linked::moment(text::moment_ns(time_ns), time_ns)
+                    }
+                    Some(length_ms) => text::duration_ms(length_ms).into(),
+                    None => number.to_string().into(),
                 };
                 view.facts
                     .push((text::printable(&name.replace('_', " ")), line));
+            }
+            ("unhealed", Value::Array(items)) if !items.is_empty() => {
+                let line = text::shortened(&value_text(value), 300);
+                let line = Linked::faults(line, &coverage::numbers(value));
+                view.facts.push((name.clone(), line));
             }
             (_, value) => {
                 let name = text::printable(&name.replace('_', " "));
@@ -160,12 +169,12 @@ fn member(operation: &Value, name: &str) -> String {
 }
 
 /// A member in lines that a person can read: one per element when it is a list of events.
-fn told(value: &Value) -> Vec<String> {
+fn told(value: &Value) -> Vec<Linked> {
     match value {
         Value::Array(items) if items.iter().any(Value::is_object) => {
             let mut lines: Vec<_> = items.iter().take(LINE_COUNT_MAX).map(told_line).collect();
             if items.len() > LINE_COUNT_MAX {
-                lines.push(format!("… and {} more", items.len() - LINE_COUNT_MAX));
+                lines.push(format!("… and {} more", items.len() - LINE_COUNT_MAX).into());
             }
             lines
         }
@@ -173,23 +182,30 @@ fn told(value: &Value) -> Vec<String> {
     }
 }
 
-/// `node n1, epoch 3, time 12.304 s`
-fn told_line(value: &Value) -> String {
+/// `node n1, epoch 3, time 12.304 s`, which leads to its fault or its first time.
+fn told_line(value: &Value) -> Linked {
     let Some(members) = value.as_object() else {
-        return text::shortened(&value_text(value), 300);
+        return text::shortened(&value_text(value), 300).into();
     };
+    let is_time = |name: &str| name == "time" || name.ends_with("_ns");
+    let times = members.iter().filter(|(name, _)| is_time(name));
+    let time_ns = times.filter_map(|(_, value)| value.as_u64()).next();
+    let fault = members.get("fault").and_then(Value::as_u64);
     let words = members
         .iter()
         .filter(|(_, value)| !value.is_null())
         .map(|(name, value)| {
-            let time_ns = value
-                .as_u64()
-                .filter(|_| name == "time" || name.ends_with("_ns"));
+            let time_ns = value.as_u64().filter(|_| is_time(name));
             let value = time_ns.map_or_else(|| value_text(value), text::moment_ns);
             let name = name.strip_suffix("_ns").unwrap_or(name).replace('_', " ");
             format!("{} {value}", text::printable(&name))
         });
-    text::shortened(&words.collect::<Vec<_>>().join(", "), 300)
+    let line = text::shortened(&words.collect::<Vec<_>>().join(", "), 300);
+    match (fault, time_ns) {
+        (Some(fault), _) => Linked::faults(line, &[fault]),
+        (None, Some(time_ns)) => Linked::moment(line, time_ns),
+        (None, None) => line.into(),
+    }
 }
 
 /// Numbers stay ungrouped here: they are values and indices, not quantities.
@@ -250,7 +266,7 @@ mod tests {
             [("10", "never", "null", false), ("12", "2.500 s", "5", true)]
         );
         assert!(view.lanes.contains("<svg"));
-        let possible = ("possible states".to_owned(), "[1,null]".to_owned());
+        let possible = ("possible states".to_owned(), "[1,null]".into());
         assert!(view.facts.contains(&possible), "{:?}", view.facts);
     }
 
@@ -260,9 +276,11 @@ mod tests {
         let told: Vec<_> = view
             .facts
             .iter()
-            .map(|(name, value)| format!("{name}: {value}"))
+            .map(|(name, value)| format!("{name}: {}", value.text))
             .collect();
         assert_eq!(told, ["bound: 20 s", "first success: 32.007 s"]);
+        let moment = Linked::moment("32.007 s", 32_007_200_115);
+        assert_eq!(view.facts[1].1, moment);
     }
 
     #[test]
@@ -272,7 +290,7 @@ mod tests {
         let odd = view(&json!({"operations": [{"f": "read"}, 3], "offset": 1234})).unwrap();
         assert_eq!(odd.operations.len(), 1);
         assert!(odd.lanes.is_empty(), "nothing can be drawn without times");
-        assert_eq!(odd.facts, [("offset".to_owned(), "1234".to_owned())]);
+        assert_eq!(odd.facts, [("offset".to_owned(), "1234".into())]);
     }
 
     #[test]
@@ -285,8 +303,10 @@ mod tests {
         let facts: Vec<_> = view
             .facts
             .iter()
-            .map(|(name, line)| format!("{name}: {line}"))
+            .map(|(name, line)| format!("{name}: {}", line.text))
             .collect();
+        let event = Linked::moment("epoch 3, node n1, time 12.304 s", 12_304_000_000);
+        assert_eq!(view.facts[2].1, event);
         assert_eq!(
             facts,
             [

@@ -6,6 +6,7 @@ use results::schedule::{FaultOutcome, ScheduledFault, Trigger};
 use results::verdict::Verdict;
 use serde_json::{Map, Value};
 
+use crate::linked::Linked;
 use crate::{plots, text};
 
 /// One row of the fault table.
@@ -24,19 +25,19 @@ pub(crate) struct FaultRow {
     /// The concrete targets, empty when it was never resolved.
     pub(crate) resolved: String,
     /// When it began, or was meant to.
-    pub(crate) start: String,
+    pub(crate) start: Linked,
     /// When it was healed.
-    pub(crate) end: String,
+    pub(crate) end: Linked,
     /// `installed`, `skipped`, `indeterminate` or `never started`.
     pub(crate) outcome: &'static str,
     /// What was measured.
-    pub(crate) effect: String,
+    pub(crate) effect: Linked,
     /// Whether something was measured that is not zero.
     pub(crate) had_effect: bool,
     /// Why it was skipped or is indeterminate.
     pub(crate) reason: String,
     /// How long it took until an operation succeeded again; empty where nobody measured.
-    pub(crate) recovery: String,
+    pub(crate) recovery: Linked,
 }
 
 /// The rows of the fault table.
@@ -60,33 +61,42 @@ fn row(fault: &ScheduledFault, measured: Option<&Value>) -> FaultRow {
         None => "never started",
     };
     let took_hold = !matches!(fault.outcome, Some(FaultOutcome::Skipped) | None);
+    let window_ms =
+        started.map(|from_ms| (from_ms, fault.healed_at_ms.unwrap_or(from_ms).max(from_ms)));
     FaultRow {
         id: fault.id,
         kind: text::printable(&fault.fault.kind),
         key: plots::fault_key(&fault.fault.kind),
-        window_ms: started
-            .map(|from_ms| (from_ms, fault.healed_at_ms.unwrap_or(from_ms).max(from_ms))),
+        window_ms,
         asked: parameters(&fault.fault.parameters),
         resolved: fault
             .resolved
             .as_ref()
             .map(|resolved| targets(&resolved.targets))
             .unwrap_or_default(),
-        start: started.map_or_else(|| planned(&fault.trigger), text::moment_ms),
+        start: match (started, window_ms) {
+            (Some(started_ms), Some((from_ms, to_ms))) => {
+                Linked::stretch(text::moment_ms(started_ms), from_ms, to_ms)
+            }
+            _ => planned(&fault.trigger).into(),
+        },
         end: match fault.healed_at_ms {
-            Some(healed_ms) => text::moment_ms(healed_ms),
+            Some(healed_ms) => Linked::stretch(text::moment_ms(healed_ms), healed_ms, healed_ms),
             None if took_hold => "not healed".into(),
             None => "–".into(),
         },
         outcome,
         effect: match parameters(&fault.effect) {
-            measured if !measured.is_empty() => measured,
+            measured if !measured.is_empty() => Linked::to(measured, "schedule.json"),
             _ if took_hold => "nothing measured".into(),
             _ => "–".into(),
         },
         had_effect: fault.had_effect(),
         reason: text::printable(fault.reason.as_deref().unwrap_or_default()),
-        recovery: measured.map(recovery).unwrap_or_default(),
+        recovery: match (measured.map(recovery), fault.healed_at_ms) {
+            (Some(told), Some(healed_ms)) => Linked::stretch(told, healed_ms, healed_ms),
+            (told, _) => told.unwrap_or_default().into(),
+        },
     }
 }
 
@@ -240,10 +250,10 @@ mod tests {
         .unwrap();
         let told = rows(&faults, Some(&verdict));
         assert_eq!(
-            told[0].recovery,
+            told[0].recovery.text,
             "3.2 ms after it; up to 812 ms without success"
         );
-        assert_eq!(told[1].recovery, "");
+        assert_eq!(told[1].recovery.text, "");
     }
 
     #[test]
@@ -257,10 +267,10 @@ mod tests {
         assert_eq!(told.asked, "shape one-node");
         assert_eq!(told.resolved, "n1 ↔ n3, n2 → n3");
         assert_eq!(
-            (told.start.as_str(), told.end.as_str()),
+            (told.start.text.as_str(), told.end.text.as_str()),
             ("5.003 s", "12.004 s")
         );
-        assert_eq!(told.effect, "held 17.8 KiB");
+        assert_eq!(told.effect.text, "held 17.8 KiB");
         assert!(told.had_effect);
     }
 
@@ -273,8 +283,8 @@ mod tests {
                 "outcome":"installed"}"#,
         );
         assert_eq!(told.resolved, "n1 −300 ms ×1.2; leader unknown true");
-        assert_eq!(told.end, "not healed");
-        assert_eq!(told.effect, "nothing measured");
+        assert_eq!(told.end.text, "not healed");
+        assert_eq!(told.effect.text, "nothing measured");
     }
 
     #[test]
@@ -283,7 +293,7 @@ mod tests {
             r#"{"id":2,"trigger":{"on":"became-leader"},"duration_ms":1,"fault":{"kind":"link",
                 "delay_ms":80}}"#,
         );
-        assert_eq!(told.start, "on became-leader");
+        assert_eq!(told.start.text, "on became-leader");
         assert_eq!(told.asked, "delay 80 ms");
     }
 
@@ -294,8 +304,8 @@ mod tests {
                 "fault":{"kind":"kill","targets":["n1","n2"]}}"#,
         );
         assert_eq!(told.outcome, "never started");
-        assert_eq!(told.start, "planned 61.000 s");
+        assert_eq!(told.start.text, "planned 61.000 s");
         assert_eq!(told.asked, "targets n1, n2");
-        assert_eq!(told.end, "–");
+        assert_eq!(told.end.text, "–");
     }
 }

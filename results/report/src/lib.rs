@@ -16,6 +16,7 @@ mod index_page;
 mod interactive;
 mod junit;
 mod lanes;
+mod linked;
 mod markdown;
 mod messages;
 mod names;

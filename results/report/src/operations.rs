@@ -110,8 +110,9 @@ pub(crate) struct FunctionNumbers {
     pub(crate) fail_count: u64,
     /// Operations with unknown outcome.
     pub(crate) info_count: u64,
-    /// Latencies of the `ok` operations at p50, p95, p99 and the maximum; `None` without any.
-    pub(crate) latencies_ns: Option<[u64; 4]>,
+    /// Latencies of the `ok` operations at p50, p95, p99 and the maximum, each with the index of an operation that
+    /// took so long; `None` without any.
+    pub(crate) latencies_ns: Option<[(u64, u64); 4]>,
 }
 
 impl Operations {
@@ -236,7 +237,7 @@ fn numbers_of<'a>(name: &str, operations: impl Iterator<Item = &'a Timed>) -> Fu
     for operation in operations {
         counts[operation.outcome as usize] += 1;
         if let (Outcome::Ok, Some(latency)) = (operation.outcome, operation.latency_ns()) {
-            latencies.push(latency);
+            latencies.push((latency, operation.index));
         }
     }
     latencies.sort_unstable();
@@ -252,7 +253,7 @@ fn numbers_of<'a>(name: &str, operations: impl Iterator<Item = &'a Timed>) -> Fu
 }
 
 /// The nearest-rank quantile of a sorted, non-empty list.
-pub(crate) fn quantile(sorted: &[u64], percent: u64) -> u64 {
+pub(crate) fn quantile<T: Copy>(sorted: &[T], percent: u64) -> T {
     let rank = (sorted.len() as u64 * percent).div_ceil(100).max(1);
     sorted[rank as usize - 1]
 }

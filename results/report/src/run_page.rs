@@ -1,16 +1,15 @@
 //! Owns the report of one run: which parts it has, in which order, and the files it is written to.
 //! Never fails because a part is missing or cannot be drawn: the page says so in its place.
 
+mod facts;
 mod numbers;
 mod pictures;
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use askama::Template;
-use results::manifest::{Manifest, RunOptions, Voters};
+use results::manifest::Manifest;
 use results::overview::INTERRUPTED;
-use results::standstill;
 use results::store::{RunFolder, write_atomically};
 use results::verdict::{CheckerResult, PropertyResult, Validity, Verdict};
 use serde_json::Value;
@@ -22,6 +21,7 @@ use crate::error::{ReportError, Result};
 use crate::evidence::{self, EvidenceView};
 use crate::faults::{self, FaultRow};
 use crate::interactive::{self, Diagram, Moment};
+use crate::linked::Linked;
 use crate::operations::Outcome;
 use crate::reading::{Damage, Run};
 use crate::text::{self, printable};
@@ -45,8 +45,11 @@ struct RunPage {
     /// What ended the run before its time; empty for most.
     stopped: String,
     /// What else happened at the time of the first violation, a line each.
-    context: Vec<String>,
-    facts: Vec<(&'static str, String)>,
+    context: Vec<Linked>,
+    /// What came of it.
+    outcomes: Vec<(&'static str, Linked)>,
+    /// What was asked for.
+    facts: Vec<(&'static str, Linked)>,
     notices: Vec<String>,
     damages: Vec<Damage>,
     commands: Vec<ReproduceCommand>,
@@ -64,7 +67,7 @@ struct RunPage {
     errors: Vec<ErrorRow>,
     nodes: Vec<NodeRow>,
     elections: Vec<ElectionRow>,
-    phases: Vec<(&'static str, String)>,
+    phases: Vec<(&'static str, Linked)>,
     environment: Vec<(&'static str, String)>,
     files: Vec<FileLink>,
 }
@@ -105,7 +108,10 @@ struct PropertyRow {
     title: String,
     verdict: VerdictView,
     source: String,
-    checked: String,
+    /// How often it was checked, which leads to what was.
+    checked: Linked,
+    /// Where its evidence stands, if it has any.
+    place: String,
     evidence: Option<EvidenceView>,
 }
 
@@ -159,8 +165,9 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
             false => "",
         },
         stopped: stopped(manifest),
-        facts: facts(&run),
-        notices: notices(&run),
+        outcomes: facts::outcomes(&run),
+        facts: facts::settings(&run),
+        notices: facts::notices(&run),
         commands: commands::reproduce(&run),
         faults: faults::rows(&run.faults, run.verdict.as_ref()),
         coverage: coverage::of_verdict(run.verdict.as_ref()),
@@ -236,7 +243,7 @@ pub(crate) fn verdict_view(valid: Option<Validity>, summary: &str) -> VerdictVie
 }
 
 /// What else happened at the time of the violation that the verdict tells.
-fn context_of_the_failure(checkers: &[CheckerCard], verdict: Option<&Verdict>) -> Vec<String> {
+fn context_of_the_failure(checkers: &[CheckerCard], verdict: Option<&Verdict>) -> Vec<Linked> {
     let told = verdict.map(|verdict| verdict.valid.reason_in(&verdict.summary));
     let is_told = |card: &&CheckerCard| {
         told.and_then(|told| told.strip_prefix(&card.name))
@@ -268,96 +275,6 @@ fn stopped(manifest: Option<&Manifest>) -> String {
     told.unwrap_or_default()
 }
 
-fn facts(run: &Run) -> Vec<(&'static str, String)> {
-    let Some(manifest) = &run.manifest else {
-        return Vec::new();
-    };
-    let options = &manifest.options;
-    let nemesis = if options.nemesis.is_empty() {
-        "none".to_owned()
-    } else {
-        options.nemesis.join(", ")
-    };
-    let rate = match options.rate_per_second {
-        0 => "as fast as it goes".to_owned(),
-        rate => format!("{} per second", text::count(rate)),
-    };
-    let mut facts = vec![
-        ("workload", options.workload.clone()),
-        ("nemesis", nemesis),
-        ("nodes", nodes(options)),
-        ("clients", options.concurrency.to_string()),
-        ("rate", rate),
-        ("workload time", text::duration_ms(options.time_ms)),
-        ("seed", manifest.seed.to_string()),
-        ("world", manifest.world.clone()),
-        ("network", text::network(manifest).to_owned()),
-        ("client links", text::client_links(manifest).to_owned()),
-        (
-            "started",
-            manifest.started.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
-        ),
-    ];
-    if let Some(bug) = &options.bug {
-        facts.push(("seeded bug", bug.clone()));
-    }
-    if let Some(simulation) = &manifest.simulation {
-        let told = format!("{} of {} events", simulation.digest, simulation.event_count);
-        facts.push(("event digest", told));
-    }
-    if let Some(original) = &manifest.replay_of {
-        facts.push(("replay of", original.clone()));
-    }
-    for (_, value) in &mut facts {
-        *value = printable(value);
-    }
-    facts
-}
-
-fn notices(run: &Run) -> Vec<String> {
-    let mut notices = Vec::new();
-    let manifest = run.manifest.as_ref();
-    if manifest.is_some_and(|manifest| manifest.ended.is_none()) && !run.is_going_on {
-        notices.push("The run has no recorded end: it was cut short.".to_owned());
-    }
-    let total = run.operations.list.len();
-    let ok_count = run.operations.count(Outcome::Ok);
-    if total == 0 {
-        notices.push("No client operation was recorded.".to_owned());
-    } else if ok_count == 0 {
-        notices.push(format!(
-            "Not one of {} operations succeeded, so this run says next to nothing about \
-             the cluster.",
-            text::count(total as u64)
-        ));
-    }
-    let open_count = run.operations.open_count();
-    if open_count > 0 {
-        let (noun, has, they, count, are) = match open_count {
-            1 => ("operation", "has", "it", "counts", "is"),
-            _ => ("operations", "have", "they", "count", "are"),
-        };
-        notices.push(format!(
-            "{} {noun} {has} no recorded completion; {they} {count} as info (outcome unknown) and \
-             {are} not in the plots of latency and rate.",
-            text::count(open_count)
-        ));
-    }
-    let hatched = "In the plots, this is hatched.";
-    let stood = standstill::told(&run.operations.standstills);
-    notices.extend(stood.map(|stood| format!("{stood} {hatched}")));
-    if run.operations.unmatched_count > 0 {
-        notices.push(format!(
-            "{} completions in history.jsonl have no invocation and were left out of the numbers.",
-            text::count(run.operations.unmatched_count)
-        ));
-    }
-    if run.nodes.is_empty() {
-        notices.push("No node left a trace, so there is nothing to show of the nodes.".to_owned());
-    }
-    notices
-}
-
 /// The checkers, the worst verdict first.
 fn checkers(run: &Run) -> Vec<CheckerCard> {
     let Some(verdict) = &run.verdict else {
@@ -377,7 +294,7 @@ fn card(name: &str, result: &CheckerResult, run: &Run) -> CheckerCard {
         verdict: verdict_view(Some(result.valid), &result.summary),
         source: printable(&result.source),
         origins: origins(name),
-        properties: properties(&result.properties, run),
+        properties: properties(name, result, run),
         evidence: view_of(&result.evidence, run),
         open: result.valid == Validity::Invalid,
     }
@@ -387,7 +304,7 @@ fn card(name: &str, result: &CheckerResult, run: &Run) -> CheckerCard {
 fn origins(name: &str) -> Vec<(&'static str, &'static str)> {
     const OPERATIONS: (&str, &str) = ("the operations", "#timeline");
     const FAULTS: (&str, &str) = ("the faults", "#faults");
-    const TRACES: (&str, &str) = ("the traces of the nodes", "#files");
+    const TRACES: (&str, &str) = ("the traces of the nodes", "#nodes");
     match name {
         "linearizable" | "transactions" | "elements" | "bounds" | "unique-ids" | "stats" => {
             vec![OPERATIONS]
@@ -402,34 +319,59 @@ fn origins(name: &str) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-fn properties(properties: &BTreeMap<String, PropertyResult>, run: &Run) -> Vec<PropertyRow> {
-    let rows = properties.iter().map(|(id, property)| PropertyRow {
-        id: printable(id),
-        title: printable(&property.title),
-        verdict: verdict_view(Some(property.valid), &property.summary),
-        source: printable(&property.source),
-        checked: text::count(property.checked),
-        evidence: view_of(&property.evidence, run),
+fn properties(checker: &str, result: &CheckerResult, run: &Run) -> Vec<PropertyRow> {
+    let rows = result.properties.iter().map(|(id, property)| {
+        let evidence = view_of(&property.evidence, run);
+        let place = place_of(checker, id);
+        PropertyRow {
+            id: printable(id),
+            title: printable(&property.title),
+            verdict: verdict_view(Some(property.valid), &property.summary),
+            source: printable(&property.source),
+            checked: checked(checker, id, property, result, &place),
+            place,
+            evidence,
+        }
     });
     rows.collect()
+}
+
+/// The count of checks leads to the faults that it counts, to what was measured, or to all that the checker looks at.
+fn checked(
+    checker: &str,
+    id: &str,
+    property: &PropertyResult,
+    result: &CheckerResult,
+    place: &str,
+) -> Linked {
+    let count = text::count(property.checked);
+    let hits = coverage::numbers(&result.evidence["faults"][id]);
+    match origins(checker).first() {
+        _ if !hits.is_empty() => Linked::faults(count, &hits),
+        _ if !property.evidence.is_null() => Linked::to(count, format!("#{place}")),
+        Some((_, href)) => Linked::to(count, *href),
+        None => count.into(),
+    }
+}
+
+/// The name of a place of the page.
+fn place_of(checker: &str, id: &str) -> String {
+    let word = |name: &str| -> String {
+        name.chars()
+            .map(|one| {
+                if one.is_ascii_alphanumeric() {
+                    one
+                } else {
+                    '-'
+                }
+            })
+            .collect()
+    };
+    format!("of-{}-{}", word(checker), word(id))
 }
 
 fn view_of(evidence: &Value, run: &Run) -> Option<EvidenceView> {
     let mut view = evidence::view(evidence)?;
     view.context = context::lines(evidence, run);
     Some(view)
-}
-
-/// The cluster that the run began with, for people.
-fn nodes(options: &RunOptions) -> String {
-    let cluster = &options.cluster;
-    let observers = match cluster.observers {
-        0 => String::new(),
-        1 => " and 1 observer".into(),
-        count => format!(" and {count} observers"),
-    };
-    match cluster.voters {
-        Voters::Configured => options.nodes.to_string(),
-        Voters::Log => format!("{} voters in the log{observers}", options.nodes),
-    }
 }

@@ -106,7 +106,8 @@ fn numbers_lead_to_what_they_count() {
     let script = format!(
         "{READY}
         const told = {{ pairs: [] }};
-        const links = [...document.querySelectorAll('#operations a[data-outcome], #nodes a[data-outcome]')];
+        const links = [...document.querySelectorAll('#operations a[data-outcome], #nodes a[data-outcome]')]
+            .filter((link) => link.dataset.outcome);
         for (const link of links) {{
             link.click();
             const [shown] = get('timeline-count').textContent.split(' ');
@@ -115,11 +116,41 @@ fn numbers_lead_to_what_they_count() {
         document.querySelector('#checkers a[data-search=\"index:20\"]').click();
         told.one = get('timeline-detail').textContent;
         told.count = get('timeline-count').textContent;
+        document.querySelector('#operations tr:last-child td:last-child a').click();
+        told.slowest = get('timeline-detail').textContent;
+        const slow = document.querySelector('#operations tr:last-child td:last-child').textContent;
+        told.slow = slow.replace(' ', '');
+        const faults = () => [...document.querySelectorAll('#faults tbody tr:not([hidden])')].map((row) => row.id);
+        told.faults = [faults().length];
+        for (const link of document.querySelectorAll('#coverage a')) {{
+            link.click();
+            told.faults.push(faults());
+        }}
+        told.told = document.querySelector('#faults-shown output').textContent;
+        document.querySelector('#faults-shown button').click();
+        told.faults.push(faults().length);
+        document.querySelector('a[href=\"#leaders\"]').click();
+        await sleep(200);
+        told.leaders = get('leaders').getBoundingClientRect().height > 0;
         done(told);"
     );
     let Some(told) = drive(&folder.report_path(), &script) else {
         return;
     };
+    let all = &told["faults"][0];
+    assert!(all.as_u64().unwrap() > 3, "{told}");
+    assert_eq!(
+        told["faults"],
+        serde_json::json!([all, ["fault-2"], ["fault-1", "fault-3"], all])
+    );
+    let what = told["told"].as_str().unwrap();
+    assert!(what.ends_with("follower-paused-while-steady"), "{what}");
+    assert!(what.starts_with("2 of "), "{what}");
+    let slowest = told["slowest"].as_str().unwrap().replace(' ', "");
+    let slow = told["slow"].as_str().unwrap();
+    let slow = slow.trim_end_matches(|one: char| !one.is_ascii_digit());
+    assert!(slowest.contains(slow.split('.').next().unwrap()), "{told}");
+    assert_eq!(told["leaders"], true, "a closed part opens: {told}");
     let pairs = told["pairs"].as_array().unwrap();
     assert!(pairs.len() > 15, "{told}");
     for pair in pairs {

@@ -9,7 +9,7 @@ use results::store::{RunFolder, Store};
 use results_report::{render_index, render_run};
 use serde_json::json;
 
-use common::{assert_well_formed, read, rendered, store, text_of, unpacked};
+use common::{assert_well_formed, read, rendered, store, text_of, unpacked, violated_run};
 
 #[test]
 fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
@@ -94,6 +94,42 @@ fn a_linearizability_violation_is_shown_operation_by_operation() {
     assert_eq!(lanes.matches("<rect class=\"bar ok failing\"").count(), 1);
     assert_eq!(lanes.matches("<rect class=\"bar info open\"").count(), 1);
     assert!(html.contains("never exercised"));
+}
+
+#[test]
+fn every_number_leads_somewhere_and_every_place_that_is_named_is_there() {
+    let (_root, store) = store();
+    let folder = violated_run(&store);
+    let page = rendered(&folder);
+    for part in page.split("href=\"").skip(1) {
+        let href = part.split('"').next().unwrap();
+        let found = match href.strip_prefix('#') {
+            Some(place) => page.contains(&format!("id=\"{place}\"")),
+            None => folder.path().join(href).exists() || href == "../index.html",
+        };
+        assert!(found, "{href} is nowhere");
+    }
+    // A cell that begins with a digit and leads nowhere tells a number without its evidence.
+    for section in ["coverage", "operations", "nodes"] {
+        let start = page.find(&format!("id=\"{section}\"")).unwrap();
+        let section = &page[start..start + page[start..].find("</section>").unwrap()];
+        for cell in section.split("<td class=\"number").skip(1) {
+            let shown = cell.split_once('>').unwrap().1;
+            let is_number = shown.starts_with(|one: char| one.is_ascii_digit());
+            let is_epoch_of_a_leader = shown.contains("</td><td>");
+            assert!(
+                !is_number || shown.starts_with("0<") || is_epoch_of_a_leader,
+                "{shown}"
+            );
+        }
+    }
+    let facts = &page[page.find("<dl class=\"facts outcome\">").unwrap()..];
+    let facts = &facts[..facts.find("</dl>").unwrap()];
+    assert_eq!(
+        facts.matches("<dd>").count(),
+        facts.matches("<a href").count(),
+        "{facts}"
+    );
 }
 
 #[test]
@@ -241,10 +277,10 @@ fn junit_has_one_case_per_checker() {
     let junit = read(folder.path(), "junit.xml");
     assert_well_formed(&junit);
     assert!(
-        junit.contains(r#"tests="4" failures="1" errors="1" skipped="0""#),
+        junit.contains(r#"tests="5" failures="1" errors="1" skipped="0""#),
         "{junit}"
     );
-    assert_eq!(junit.matches("<testcase ").count(), 4);
+    assert_eq!(junit.matches("<testcase ").count(), 5);
     assert!(
         junit.contains(r#"<failure type="invalid" message="1 of 12 keys is not linearizable.">"#)
     );

@@ -129,7 +129,7 @@ fn fault_bands(run: &Run) -> Vec<Value> {
             "to": to_us,
             "applied": applied,
             "text": crate::text::shortened(what.trim(), 160),
-            "effect": crate::text::shortened(&row.effect, 160),
+            "effect": crate::text::shortened(&row.effect.text, 160),
         }))
     });
     bands.collect()

@@ -4,7 +4,8 @@
 use results::manifest::Manifest;
 
 use crate::commands;
-use crate::operations::Operations;
+use crate::linked::Linked;
+use crate::operations::{Operations, Outcome};
 use crate::reading::Run;
 use crate::text::{self, printable};
 
@@ -15,54 +16,38 @@ const ROW_COUNT_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct NumberRow {
     pub(crate) function: String,
-    /// What finds its operations in the timeline; empty for all of them.
-    pub(crate) search: String,
-    pub(crate) ok: String,
-    pub(crate) fail: String,
-    pub(crate) info: String,
-    /// p50, p95, p99, maximum.
-    pub(crate) latencies: [String; 4],
-}
-
-impl NumberRow {
-    /// Outcomes, with how many operations had them.
-    pub(crate) fn counts(&self) -> [(&'static str, &str); 3] {
-        [("ok", &self.ok), ("fail", &self.fail), ("info", &self.info)]
-    }
+    /// How many operations were ok, fail, and info.
+    pub(crate) counts: [Linked; 3],
+    /// p50, p95, p99, maximum: each leads to an operation that took so long.
+    pub(crate) latencies: [Linked; 4],
 }
 
 /// How often one error ended an operation.
 #[derive(Debug)]
 pub(crate) struct ErrorRow {
-    /// What finds its operations in the timeline.
-    pub(crate) search: String,
     pub(crate) outcome: &'static str,
     pub(crate) kind: String,
-    pub(crate) count: String,
+    pub(crate) count: Linked,
 }
 
 /// What one node did.
 #[derive(Debug)]
 pub(crate) struct NodeRow {
     pub(crate) node: String,
-    pub(crate) answered: String,
-    pub(crate) starts: String,
-    pub(crate) elections: String,
-    pub(crate) state: String,
-    pub(crate) epoch: String,
-    pub(crate) high_watermark: String,
-    pub(crate) events: String,
-    /// Where its trace is; empty if it left none.
-    pub(crate) trace: String,
+    pub(crate) answered: Linked,
+    pub(crate) starts: Linked,
+    pub(crate) elections: Linked,
+    pub(crate) state: Linked,
+    pub(crate) epoch: Linked,
+    pub(crate) high_watermark: Linked,
+    pub(crate) events: Linked,
     pub(crate) refusal: String,
 }
 
 /// One change of leader.
 #[derive(Debug)]
 pub(crate) struct ElectionRow {
-    pub(crate) at: String,
-    /// When, in milliseconds since the start.
-    pub(crate) at_ms: u64,
+    pub(crate) at: Linked,
     pub(crate) epoch: String,
     pub(crate) leader: String,
 }
@@ -80,19 +65,23 @@ pub(crate) fn rows(operations: &Operations) -> Vec<NumberRow> {
     let count = numbers.len();
     let surplus = count.saturating_sub(ROW_COUNT_MAX);
     let rows = numbers.into_iter().enumerate().skip(surplus);
-    let rows = rows.map(|(place, row)| NumberRow {
-        search: match count > 1 && place + 1 == count {
+    let rows = rows.map(|(place, row)| {
+        let search = match count > 1 && place + 1 == count {
             true => String::new(),
             false => search("f", &row.function),
-        },
-        function: text::shortened(&printable(&row.function), 40),
-        ok: text::count(row.ok_count),
-        fail: text::count(row.fail_count),
-        info: text::count(row.info_count),
-        latencies: row.latencies_ns.map_or_else(
-            || ["–"; 4].map(str::to_owned),
-            |latencies_ns| latencies_ns.map(text::latency_ns),
-        ),
+        };
+        let counts = [row.ok_count, row.fail_count, row.info_count];
+        NumberRow {
+            function: text::shortened(&printable(&row.function), 40),
+            counts: Outcome::ALL.map(|outcome| {
+                let count = text::count(counts[outcome as usize]);
+                Linked::operations(count, &search, outcome.word())
+            }),
+            latencies: row.latencies_ns.map_or_else(
+                || ["–"; 4].map(Linked::plain),
+                |slow| slow.map(|(ns, index)| Linked::operation(text::latency_ns(ns), index)),
+            ),
+        }
     });
     rows.collect()
 }
@@ -103,9 +92,8 @@ pub(crate) fn errors(operations: &Operations) -> Vec<ErrorRow> {
     let rows = errors.into_iter().take(ROW_COUNT_MAX);
     rows.map(|((outcome, kind), count)| ErrorRow {
         outcome: outcome.word(),
-        search: search("error", kind),
         kind: text::shortened(&printable(kind), 80),
-        count: text::count(*count),
+        count: Linked::operations(text::count(*count), search("error", kind), outcome.word()),
     })
     .collect()
 }
@@ -118,18 +106,31 @@ pub(crate) fn nodes(run: &Run) -> Vec<NodeRow> {
             .epoch_changes
             .last()
             .map(|(_, epoch)| epoch.to_string());
+        let name = printable(&node.node);
+        let file = |file: &str| file_of(&node.node, file, &run.files);
         NodeRow {
-            node: printable(&node.node),
-            answered: text::count(answered.unwrap_or(0)),
-            starts: text::count(node.start_count),
-            elections: text::count(node.elections_won.len() as u64),
-            state: state.unwrap_or("–").to_owned(),
-            epoch: epoch.unwrap_or_else(|| "–".to_owned()),
-            high_watermark: node
-                .high_watermark
-                .map_or_else(|| "–".to_owned(), |mark| mark.to_string()),
-            events: text::count(node.event_count),
-            trace: trace_of(&node.node, &run.files),
+            answered: Linked::operations(
+                text::count(answered.unwrap_or(0)),
+                search("node", &node.node),
+                Outcome::Ok.word(),
+            ),
+            node: name,
+            starts: match file("node.log") {
+                log if log.is_empty() => {
+                    Linked::to(text::count(node.start_count), file("trace.jsonl"))
+                }
+                log => Linked::to(text::count(node.start_count), log),
+            },
+            elections: match node.elections_won.len() {
+                0 => "0".into(),
+                count => Linked::to(text::count(count as u64), "#leaders"),
+            },
+            state: state.map_or("–".into(), |state| Linked::to(state, "#plot-epochs")),
+            epoch: epoch.map_or("–".into(), |epoch| Linked::to(epoch, "#plot-epochs")),
+            high_watermark: node.high_watermark.map_or("–".into(), |mark| {
+                Linked::to(mark.to_string(), "#plot-log")
+            }),
+            events: Linked::to(text::count(node.event_count), file("trace.jsonl")),
             refusal: printable(node.refusal.as_deref().unwrap_or_default()),
         }
     });
@@ -145,8 +146,9 @@ fn search(field: &str, name: &str) -> String {
     }
 }
 
-fn trace_of(node: &str, files: &[String]) -> String {
-    let begins = format!("nodes/{node}/trace.jsonl");
+/// Where a file of a node is, be it packed or not; empty if it left none.
+fn file_of(node: &str, name: &str, files: &[String]) -> String {
+    let begins = format!("nodes/{node}/{name}");
     let file = files.iter().find(|file| file.starts_with(&begins));
     file.map(|file| href(file)).unwrap_or_default()
 }
@@ -164,15 +166,14 @@ pub(crate) fn elections(run: &Run) -> Vec<ElectionRow> {
     won.sort();
     let rows = won.into_iter().take(ROW_COUNT_MAX);
     rows.map(|(at_ns, epoch, leader)| ElectionRow {
-        at: text::moment_ns(at_ns),
-        at_ms: at_ns / 1_000_000,
+        at: Linked::moment(text::moment_ns(at_ns), at_ns),
         epoch: epoch.to_string(),
         leader: printable(leader),
     })
     .collect()
 }
 
-pub(crate) fn phases(manifest: Option<&Manifest>) -> Vec<(&'static str, String)> {
+pub(crate) fn phases(manifest: Option<&Manifest>) -> Vec<(&'static str, Linked)> {
     let Some(manifest) = manifest else {
         return Vec::new();
     };
@@ -185,8 +186,8 @@ pub(crate) fn phases(manifest: Option<&Manifest>) -> Vec<(&'static str, String)>
         ("finished", phases.finished),
     ];
     let told = rows.map(|(name, at_ns)| {
-        let at = at_ns.map_or_else(|| "not reached".to_owned(), text::moment_ns);
-        (name, at)
+        let moment = |at_ns| Linked::moment(text::moment_ns(at_ns), at_ns);
+        (name, at_ns.map_or("not reached".into(), moment))
     });
     told.into()
 }

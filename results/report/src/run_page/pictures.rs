@@ -24,6 +24,13 @@ pub(crate) struct Picture {
     pub(crate) trouble: String,
 }
 
+impl Picture {
+    /// The name of its file, without the ending.
+    pub(crate) fn name(&self) -> &'static str {
+        self.file.trim_end_matches(".svg")
+    }
+}
+
 /// A switch that hides one colour group in all plots.
 #[derive(Debug)]
 pub(crate) struct Toggle {

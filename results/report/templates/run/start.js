@@ -16,6 +16,23 @@ function linkInto({ view, visit, narrow }, head) {
   }
 }
 
+/** Links to faults name those that a number counts; the table shows these and no other. */
+function linkToFaults() {
+  const shown = element("faults-shown");
+  if (!shown) return;
+  const rows = [...document.querySelectorAll("#faults tr[id]")];
+  const narrow = (wanted, what) => {
+    for (const row of rows) row.hidden = wanted !== null && !wanted.has(row.id);
+    shown.hidden = wanted === null;
+    const count = rows.filter((row) => !row.hidden).length;
+    shown.querySelector("output").textContent = `${count} of ${rows.length} faults${what ? `: ${what}` : ""}`;
+  };
+  shown.querySelector("button").addEventListener("click", () => narrow(null));
+  for (const link of document.querySelectorAll("[data-faults]")) {
+    link.addEventListener("click", () => narrow(new Set(link.dataset.faults.split(" ").map((id) => `fault-${id}`)), link.title));
+  }
+}
+
 function sorry(id, what, error) {
   const place = element(id);
   if (place) place.textContent = `${what} could not be drawn: ${error?.message ?? error}`;
@@ -48,6 +65,7 @@ async function wakeMessages(timeline) {
   }
 }
 
+linkToFaults();
 wakeTimeline()
   .catch((error) => {
     element("timeline-wait").hidden = false;
