@@ -10,8 +10,11 @@ use crate::store::{RunFolder, Store};
 use crate::verdict::Validity;
 use crate::{Error, Result};
 
-/// A run without owner and end whose history changed more recently may still be going on.
-const STILL_GOING_ON: Duration = Duration::from_secs(60 * 60);
+/// A run that goes on writes all the time: one whose history changed so recently may still go on.
+const LIFE_SIGN: Duration = Duration::from_secs(60);
+
+/// One whose history did not change for so long does not, whoever has it open.
+const SILENCE: Duration = Duration::from_secs(60 * 60);
 
 /// What is kept of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,22 +88,39 @@ fn has_failed(folder: &RunFolder) -> bool {
 }
 
 /// Whether a run is still going on, or being judged. Of one without an owner, which an earlier version made, nobody
-/// knows: it may be if it has no end, and was changed lately.
+/// knows: it may be if it has no end, and was changed within the last minute, or within the last hour and some process
+/// has a file of it open.
 pub fn may_be_going_on(folder: &RunFolder, manifest: &Manifest) -> bool {
     match folder.owner() {
         Owner::Alive => true,
         Owner::Dead => false,
-        Owner::None => manifest.ended.is_none() && was_changed_lately(folder),
+        Owner::None if manifest.ended.is_some() => false,
+        Owner::None => match unchanged_for(folder) {
+            Some(age) if age < LIFE_SIGN => true,
+            Some(age) if age < SILENCE => is_open(folder.path()),
+            _ => false,
+        },
     }
 }
 
-fn was_changed_lately(folder: &RunFolder) -> bool {
+/// How long ago the history was written; `None` if that is not known, or in the future.
+fn unchanged_for(folder: &RunFolder) -> Option<Duration> {
     let about = std::fs::metadata(folder.history_path());
     let about = about.or_else(|_| std::fs::metadata(folder.manifest_path()));
-    let changed = about.and_then(|about| about.modified());
-    changed.is_ok_and(|changed| {
-        let age = SystemTime::now().duration_since(changed);
-        age.is_ok_and(|age| age < STILL_GOING_ON)
+    let changed = about.and_then(|about| about.modified()).ok()?;
+    SystemTime::now().duration_since(changed).ok()
+}
+
+/// Whether some process has a file below the folder open, as far as the system tells this user.
+fn is_open(folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else {
+        return false;
+    };
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut processes = entries(Path::new("/proc")).map(|process| process.path().join("fd"));
+    processes.any(|files| {
+        let mut files = entries(&files);
+        files.any(|file| std::fs::read_link(file.path()).is_ok_and(|it| it.starts_with(&folder)))
     })
 }
 
@@ -129,4 +149,38 @@ pub fn remove(folder: &RunFolder) -> Result<()> {
     std::fs::remove_file(&manifest).map_err(|source| Error::io("remove", manifest, source))?;
     std::fs::remove_dir_all(folder.path())
         .map_err(|source| Error::io("remove", folder.path(), source))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_run_without_owner_goes_on_while_it_is_written_or_open() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Store::new(root.path()).create_run("one").unwrap();
+        let path = folder.history_path();
+        std::fs::write(&path, "").unwrap();
+        let aged = |age: Duration| {
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        };
+        let made_up = crate::manifest::made_up("one", 1);
+        let mut manifest: Manifest = serde_json::from_value(made_up).unwrap();
+        manifest.ended = None;
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        assert!(may_be_going_on(&folder, &manifest));
+        aged(minutes(2));
+        assert!(!may_be_going_on(&folder, &manifest));
+        let open = File::open(&path).unwrap();
+        assert!(may_be_going_on(&folder, &manifest));
+        aged(minutes(61));
+        assert!(!may_be_going_on(&folder, &manifest));
+        drop(open);
+        aged(Duration::ZERO);
+        manifest.ended = Some(manifest.started);
+        assert!(!may_be_going_on(&folder, &manifest));
+    }
 }
