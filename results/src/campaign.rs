@@ -94,6 +94,9 @@ pub struct CampaignCoverage {
     pub cell_count: u64,
     /// Rows and columns, as in the evidence of the coverage checker.
     pub table: Value,
+    /// The lowest seed that hit each cell that was hit.
+    #[serde(default)]
+    pub first_seeds: BTreeMap<String, u64>,
 }
 
 /// What came of looking for one seeded bug in one way, several times.

@@ -1,7 +1,6 @@
 //! Owns what is kept of a campaign beside the runs: its data, and its page.
 //! Never costs a campaign its outcome: what cannot be kept is noted.
 
-use checkers::coverage::Coverage;
 use chrono::{DateTime, Utc};
 use results::campaign::{
     Campaign, CampaignCoverage, FailureGroup, HuntRow, OUTCOMES_MAX_COUNT, SeedResult,
@@ -167,7 +166,7 @@ impl<'a> Kept<'a> {
             repeated_count: summary.repeated_count,
             peak_memory_bytes: memory::peak_bytes(),
             families: summary.by_family.clone(),
-            coverage: coverage(&summary.coverage),
+            coverage: coverage(summary),
             groups: groups
                 .map(|(valid, failures, outcomes)| FailureGroup {
                     valid,
@@ -182,11 +181,13 @@ impl<'a> Kept<'a> {
 }
 
 /// What faults hit; nothing where there was nothing to hit.
-fn coverage(found: &Coverage) -> Option<CampaignCoverage> {
+fn coverage(summary: &CampaignSummary) -> Option<CampaignCoverage> {
+    let found = &summary.coverage;
     (!found.counts.is_empty()).then(|| CampaignCoverage {
         covered_count: found.covered_count() as u64,
         cell_count: found.counts.len() as u64,
         table: found.table(),
+        first_seeds: summary.first_seeds.clone(),
     })
 }
 

@@ -91,6 +91,8 @@ pub struct CampaignSummary {
     pub by_family: BTreeMap<String, FamilyYield>,
     /// What faults hit, in which role and phase, in all of them.
     pub coverage: Coverage,
+    /// The lowest seed that hit each cell of it that was hit.
+    pub first_seeds: BTreeMap<String, u64>,
     /// Whether the user stopped it.
     pub interrupted: bool,
 }
@@ -127,7 +129,13 @@ impl CampaignSummary {
         self.add_families(trial);
         let verdict = &trial.verdict;
         if let Some(result) = verdict.checkers.get(coverage::NAME) {
-            self.coverage.add(&Coverage::of(result));
+            let coverage = Coverage::of(result);
+            let hit = coverage.counts.iter().filter(|(_, count)| **count > 0);
+            for (cell, _) in hit {
+                let first = self.first_seeds.entry(cell.clone()).or_insert(seed);
+                *first = seed.min(*first);
+            }
+            self.coverage.add(&coverage);
         }
         let signature = match verdict.valid {
             Validity::Valid => {

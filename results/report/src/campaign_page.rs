@@ -1,6 +1,8 @@
 //! Owns the page of a campaign: what came of many seeds, and in which ways some failed.
 //! Never shows a run that was removed as if it were still there.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use results::byte_size::shown;
 use results::campaign::{Campaign, FailureGroup, HuntRow};
@@ -10,6 +12,7 @@ use results::store::{RunFolder, Store, write_atomically};
 use crate::commands::ReproduceCommand;
 use crate::coverage::{self, CoverageTable};
 use crate::error::{ReportError, Result};
+use crate::linked::Linked;
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
 use crate::{assets, commands, content_policy};
@@ -24,9 +27,11 @@ struct CampaignPage {
     verdict: VerdictView,
     mark: &'static str,
     is_live: bool,
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<(&'static str, Linked)>,
     notices: Vec<String>,
-    command: ReproduceCommand,
+    commands: Vec<ReproduceCommand>,
+    /// Where its data is.
+    recording: String,
     groups: Vec<GroupView>,
     families: Vec<FamilyRow>,
     coverage: Option<CoverageTable>,
@@ -96,22 +101,53 @@ pub(crate) fn page(store: &Store, campaign: &Campaign) -> Result<String> {
         is_live: campaign.may_be_going_on(),
         facts: facts(campaign),
         notices: notices(campaign),
-        command: command(campaign),
+        commands: commands(campaign),
+        recording: format!("{}.json", text::url_segment(&campaign.name)),
         groups: campaign
             .groups
             .iter()
             .map(|one| group(store, one))
             .collect(),
         families: families(campaign),
-        coverage: coverage_of(campaign),
+        coverage: coverage_of(store, campaign),
         hunts: campaign.hunts.iter().map(shown_hunt).collect(),
     };
     page.render()
         .map_err(ReportError::template("campaign.html"))
 }
 
+/// How to have all of it again, and one of the seeds that failed.
+fn commands(campaign: &Campaign) -> Vec<ReproduceCommand> {
+    let mut commands = vec![whole(campaign)];
+    let outcomes = campaign.groups.iter().flat_map(|group| &group.outcomes);
+    let missing = outcomes.into_iter().find(|outcome| outcome.run.is_none());
+    let Some(outcome) = missing.filter(|_| campaign.hunts.is_empty()) else {
+        return commands;
+    };
+    let mut words: Vec<&str> = Vec::new();
+    let mut is_value = false;
+    for word in campaign.command.iter().skip(1).map(String::as_str) {
+        let is_seeds = word == "--seeds" || word == "--seed";
+        let is_left_out =
+            is_value || is_seeds || word.starts_with("--seeds=") || word == "--fail-fast";
+        is_value = is_seeds;
+        if !is_left_out {
+            words.push(word);
+        }
+    }
+    let seed = outcome.seed.to_string();
+    let mut command = vec!["harness"];
+    command.extend(words);
+    command.extend(["--seed", &seed, "--keep"]);
+    commands.push(ReproduceCommand {
+        purpose: "One that failed and was not stored, with a report; any other seed goes the same way",
+        command: printable(&commands::line(&command)),
+    });
+    commands
+}
+
 /// The command line that was given, whatever the program was called by.
-fn command(campaign: &Campaign) -> ReproduceCommand {
+fn whole(campaign: &Campaign) -> ReproduceCommand {
     let mut words: Vec<&str> = campaign.command.iter().map(String::as_str).collect();
     if let Some(program) = words.first_mut() {
         *program = "harness";
@@ -173,7 +209,7 @@ pub(crate) fn nemesis(campaign: &Campaign) -> String {
     }
 }
 
-fn facts(campaign: &Campaign) -> Vec<(&'static str, String)> {
+fn facts(campaign: &Campaign) -> Vec<(&'static str, Linked)> {
     let mut facts = vec![
         (
             match campaign.hunts.is_empty() {
@@ -209,7 +245,16 @@ fn facts(campaign: &Campaign) -> Vec<(&'static str, String)> {
         facts.push(("most memory", shown(bytes)));
     }
     facts.push(("harness", printable(&campaign.harness_version)));
-    facts
+    let linked = facts.into_iter().map(|(name, value)| {
+        let href = match name {
+            "invalid" | "unknown" if value != "0" => "#failures",
+            "nemesis" if !campaign.families.is_empty() => "#families",
+            "seeds" => "#command",
+            _ => "#recording",
+        };
+        (name, Linked::to(value, href))
+    });
+    linked.collect()
 }
 
 fn notices(campaign: &Campaign) -> Vec<String> {
@@ -248,14 +293,7 @@ fn group(store: &Store, group: &FailureGroup) -> GroupView {
         .iter()
         .map(|outcome| {
             let run = outcome.run.as_deref();
-            let is_there = |run: &&str| {
-                RunFolder::at(store.root().join(run))
-                    .manifest_path()
-                    .is_file()
-            };
-            let href = run
-                .filter(is_there)
-                .map(|run| format!("../{}/index.html", text::url_segment(run)));
+            let href = run.filter(|run| is_there(store, run)).map(report_of);
             SeedRow {
                 seed: outcome.seed,
                 summary: printable(group.valid.reason_in(&outcome.summary)),
@@ -282,13 +320,36 @@ fn group(store: &Store, group: &FailureGroup) -> GroupView {
     }
 }
 
-fn coverage_of(campaign: &Campaign) -> Option<CoverageTable> {
+fn is_there(store: &Store, run: &str) -> bool {
+    let folder = RunFolder::at(store.root().join(run));
+    folder.manifest_path().is_file()
+}
+
+/// The report of a stored run, from the page of a campaign.
+fn report_of(run: &str) -> String {
+    format!("../{}/index.html", text::url_segment(run))
+}
+
+fn coverage_of(store: &Store, campaign: &Campaign) -> Option<CoverageTable> {
     let told = campaign.coverage.as_ref()?;
     let summary = format!(
         "{} of {} cells of faults, roles and phases covered by all seeds together",
         told.covered_count, told.cell_count
     );
-    coverage::table(&summary, &told.table, |_, count| count.into())
+    let groups = campaign.groups.iter();
+    let stored: BTreeMap<u64, &str> = groups
+        .flat_map(|group| &group.outcomes)
+        .filter_map(|outcome| Some((outcome.seed, outcome.run.as_deref()?)))
+        .filter(|(_, run)| is_there(store, run))
+        .collect();
+    coverage::table(&summary, &told.table, |cell, count| {
+        let Some(seed) = told.first_seeds.get(cell) else {
+            return Linked::plain(count).titled(printable(cell));
+        };
+        let href = stored.get(seed).map(|run| report_of(run));
+        let title = format!("{cell}, first in seed {seed}");
+        Linked::to(count, href.unwrap_or_default()).titled(printable(&title))
+    })
 }
 
 fn shown_hunt(hunt: &HuntRow) -> HuntRow {
@@ -323,4 +384,40 @@ fn families(campaign: &Campaign) -> Vec<FamilyRow> {
         effective: text::count(its.effective_count),
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_seed_that_was_not_stored_can_be_had() {
+        let outcome =
+            |seed: u64, run: Option<&str>| json!({"seed": seed, "summary": "", "run": run});
+        let group = |outcomes: &[serde_json::Value]| json!([{"valid": false, "failures": [], "seed_count": 2, "outcomes": outcomes}]);
+        let mut campaign = json!({
+            "format_version": 1, "name": "one", "harness_version": "0", "started": "2026-11-30T08:00:10Z",
+            "command": ["/bin/harness", "sim", "--swarm", "--seeds", "1..30", "--fail-fast", "--time", "30"],
+            "first_seed": 1, "last_seed": 30, "workload": "register", "nemesis": [], "done_count": 30,
+            "valid_count": 28, "invalid_count": 2, "unknown_count": 0, "simulated_ms": 1, "elapsed_ms": 1,
+            "event_count": 1, "repeated_count": 0,
+            "groups": group(&[outcome(4, Some("there")), outcome(8, None)])
+        });
+        let told = |campaign: &serde_json::Value| {
+            let campaign = serde_json::from_value(campaign.clone()).unwrap();
+            let commands = commands(&campaign).into_iter();
+            commands.map(|one| one.command).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(&campaign),
+            [
+                "harness sim --swarm --seeds 1..30 --fail-fast --time 30",
+                "harness sim --swarm --time 30 --seed 8 --keep"
+            ]
+        );
+        campaign["groups"] = group(&[outcome(4, Some("there"))]);
+        assert_eq!(told(&campaign).len(), 1);
+    }
 }

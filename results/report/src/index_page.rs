@@ -6,12 +6,18 @@ use results::byte_size::shown;
 use results::housekeeping::may_be_going_on;
 use results::overview::{Overview, Overviews, overviews};
 use results::store::{RunFolder, Store, write_atomically};
+use results::verdict::Validity;
 
 use crate::campaign_page::{self, CampaignRow};
 use crate::error::{ReportError, Result};
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
 use crate::{assets, content_policy, reading};
+
+/// Of the reason for a verdict, the list shows so much; the report has all of it.
+const WHY_CHARACTER_COUNT_MAX: usize = 160;
+/// Of the families of faults of a run, the list names so many.
+const FAMILY_COUNT_SHOWN: usize = 4;
 
 #[derive(Template)]
 #[template(path = "index.html")]
@@ -32,7 +38,12 @@ struct IndexRow {
     mark: &'static str,
     is_interrupted: bool,
     workload: String,
+    /// Why the verdict is not valid; empty for most runs.
+    why: String,
+    /// The families of faults, or the first of many.
     nemesis: String,
+    /// All of them.
+    nemeses: String,
     seed: String,
     bug: String,
     started: String,
@@ -105,10 +116,17 @@ fn row(run: &Overview) -> IndexRow {
         mark: run.mark().unwrap_or_default(),
         is_interrupted: run.is_interrupted(),
         workload: printable(&options.workload),
-        nemesis: if options.nemesis.is_empty() {
-            "none".to_owned()
-        } else {
-            printable(&options.nemesis.join(", "))
+        why: match standing.verdict() {
+            None | Some(Validity::Valid) => String::new(),
+            Some(valid) => {
+                let why = printable(valid.reason_in(&run.summary));
+                text::shortened(&why, WHY_CHARACTER_COUNT_MAX)
+            }
+        },
+        nemesis: few(&options.nemesis),
+        nemeses: match options.nemesis.is_empty() {
+            true => "none".to_owned(),
+            false => printable(&options.nemesis.join(", ")),
         },
         seed: manifest.seed.to_string(),
         bug: printable(options.bug.as_deref().unwrap_or("–")),
@@ -126,6 +144,20 @@ fn row(run: &Overview) -> IndexRow {
         size_key: *size_bytes,
         more: more(run),
     }
+}
+
+/// The first of many families of faults, and how many others there are.
+fn few(families: &[String]) -> String {
+    let (shown, others) = match families.len() {
+        0 => return "none".to_owned(),
+        count if count > FAMILY_COUNT_SHOWN + 1 => families.split_at(FAMILY_COUNT_SHOWN),
+        count => families.split_at(count),
+    };
+    let mut told = printable(&shown.join(", "));
+    if !others.is_empty() {
+        told.push_str(&format!(" and {} more", others.len()));
+    }
+    told
 }
 
 /// What two runs are compared by, besides the columns of the list.
@@ -162,4 +194,20 @@ fn more(run: &Overview) -> String {
     tell("system", environment.system.clone());
     let lines = pairs.iter().map(|(name, value)| format!("{name}\t{value}"));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_families_the_first_are_named() {
+        let told = |count: usize| {
+            let families: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
+            few(&families)
+        };
+        assert_eq!(told(0), "none");
+        assert_eq!(told(5), "f0, f1, f2, f3, f4");
+        assert_eq!(told(18), "f0, f1, f2, f3 and 14 more");
+    }
 }

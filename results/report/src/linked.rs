@@ -7,7 +7,8 @@ use askama::Template;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Template)]
 #[template(
     ext = "html",
-    source = "{% if href.is_empty() %}{{ text }}{% else %}<a href=\"{{ href }}\"\
+    source = "{% if href.is_empty() && title.is_empty() %}{{ text }}\
+{% else if href.is_empty() %}<span title=\"{{ title }}\">{{ text }}</span>{% else %}<a href=\"{{ href }}\"\
 {% if let Some(search) = search.as_ref() %} data-search=\"{{ search }}\" data-outcome=\"{{ outcome }}\"{% endif %}\
 {% if let Some((from, to)) = window_ms %} data-from=\"{{ from }}\" data-to=\"{{ to }}\"{% endif %}\
 {% if !faults.is_empty() %} data-faults=\"{{ faults }}\"{% endif %}\
@@ -134,5 +135,7 @@ mod tests {
             "<a href=\"#fault-4\" data-faults=\"4 9\">2</a>"
         );
         assert_eq!(shown(Linked::faults("0", &[])), "0");
+        let told = Linked::plain("0").titled("never");
+        assert_eq!(shown(told), "<span title=\"never\">0</span>");
     }
 }

@@ -31,6 +31,9 @@ use crate::{assets, content_policy, junit};
 use numbers::{ElectionRow, ErrorRow, FileLink, NodeRow, NumberRow};
 use pictures::{Picture, Toggle};
 
+/// More properties than this are folded away where all is well.
+const PROPERTY_COUNT_OPEN: usize = 4;
+
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage {
@@ -101,6 +104,33 @@ struct CheckerCard {
     properties: Vec<PropertyRow>,
     evidence: Option<EvidenceView>,
     open: bool,
+}
+
+impl CheckerCard {
+    /// Whether its properties are told in one line first: many that nobody has to mind.
+    fn is_folded(&self) -> bool {
+        self.properties.len() > PROPERTY_COUNT_OPEN && self.verdict.class == "valid"
+    }
+
+    /// How many properties it has, by verdict.
+    fn tally(&self) -> String {
+        let count = |class: &str| {
+            let its = self.properties.iter();
+            its.filter(|one| one.verdict.class == class).count()
+        };
+        let parts = [
+            ("valid", "valid"),
+            ("invalid", "invalid"),
+            ("unknown", "never exercised or not decidable"),
+        ];
+        let told = parts
+            .into_iter()
+            .map(|(class, word)| (count(class), word))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{count} {word}"));
+        let told: Vec<_> = told.collect();
+        format!("{} properties: {}", self.properties.len(), told.join(", "))
+    }
 }
 
 struct PropertyRow {
@@ -320,7 +350,9 @@ fn origins(name: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 fn properties(checker: &str, result: &CheckerResult, run: &Run) -> Vec<PropertyRow> {
-    let rows = result.properties.iter().map(|(id, property)| {
+    let mut properties: Vec<_> = result.properties.iter().collect();
+    properties.sort_by_key(|(id, _)| numbered(id));
+    let rows = properties.into_iter().map(|(id, property)| {
         let evidence = view_of(&property.evidence, run);
         let place = place_of(checker, id);
         PropertyRow {
@@ -334,6 +366,13 @@ fn properties(checker: &str, result: &CheckerResult, run: &Run) -> Vec<PropertyR
         }
     });
     rows.collect()
+}
+
+/// `C2` comes before `C10`.
+fn numbered(id: &str) -> (String, u64, String) {
+    let letters = id.trim_end_matches(|one: char| one.is_ascii_digit());
+    let number = id[letters.len()..].parse().unwrap_or(0);
+    (letters.to_owned(), number, id.to_owned())
 }
 
 /// The count of checks leads to the faults that it counts, to what was measured, or to all that the checker looks at.

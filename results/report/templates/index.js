@@ -4,11 +4,17 @@ const search = document.getElementById("search");
 const verdict = document.getElementById("verdict");
 const shown = document.getElementById("shown");
 
+/** What a search looks through: what is shown, and what was too long to be. */
+const texts = new Map(rows.map((row) => {
+  const long = [...row.querySelectorAll("[data-all]")].map((cell) => cell.dataset.all);
+  return [row, [row.textContent, ...long].join(" ").toLowerCase()];
+}));
+
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   let count = 0;
   for (const row of rows) {
-    const text = row.textContent.toLowerCase();
+    const text = texts.get(row);
     const wanted = verdict.value;
     const fits = (!wanted || row.dataset.verdict === wanted || (wanted === "interrupted" && "interrupted" in row.dataset))
       && words.every((word) => text.includes(word));
@@ -34,7 +40,7 @@ function sortBy(column, header) {
 /** Everything that the list knows of a run, as pairs of name and value. */
 function facts(row) {
   const cells = [...row.cells].filter((cell) => !cell.querySelector(".pick"));
-  const columns = cells.map((cell) => [cell.dataset.label, cell.textContent.trim()]);
+  const columns = cells.map((cell) => [cell.dataset.label, cell.dataset.all ?? cell.textContent.trim()]);
   const more = row.dataset.more.split("\n").map((line) => line.split("\t"));
   return new Map([...columns, ...more]);
 }

@@ -12,3 +12,7 @@ for (const button of document.querySelectorAll("button.copy")) {
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
 }
+// What is folded away is on paper, too.
+addEventListener("beforeprint", () => {
+  for (const part of document.querySelectorAll("details.properties")) part.open = true;
+});

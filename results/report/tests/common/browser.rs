@@ -83,16 +83,24 @@ pub fn drive_with(page: &Path, flags: &[&str], library: &str, script: &str) -> O
     Some(value)
 }
 
-/// The first line of the browser's log that `fits`.
-fn console(program: &Path, page: &Path, flags: &[&str], fits: impl Fn(&str) -> bool) -> String {
-    let profile = tempfile::tempdir().unwrap();
-    let child = Command::new(program)
+/// A browser without a window, which keeps what it keeps in `profile`; it has yet to be given a page.
+pub fn headless(program: &Path, profile: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
         .args([
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
             "--hide-scrollbars",
         ])
+        .arg(format!("--user-data-dir={}", profile.display()));
+    command
+}
+
+/// The first line of the browser's log that `fits`.
+fn console(program: &Path, page: &Path, flags: &[&str], fits: impl Fn(&str) -> bool) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let child = headless(program, profile.path())
         .args([
             "--enable-logging=stderr",
             "--window-size=1280,900",
@@ -100,7 +108,6 @@ fn console(program: &Path, page: &Path, flags: &[&str], fits: impl Fn(&str) -> b
         ])
         // Later ones win.
         .args(flags)
-        .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("file://{}", page.display()))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

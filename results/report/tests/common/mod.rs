@@ -415,6 +415,7 @@ pub fn campaign(store: &Store, name: &str) -> Campaign {
             cell_count: 2,
             table: json!({"columns": [["leader", "while-steady"], ["follower", "while-steady"]],
                 "rows": [{"fault": "killed", "counts": [3900, 0]}]}),
+            first_seeds: [("leader-killed-while-steady".to_owned(), 4)].into(),
         }),
         hunts: Vec::new(),
         groups: vec![

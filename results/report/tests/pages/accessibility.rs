@@ -2,24 +2,22 @@
 //! say that they were skipped.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::browser::{READY, drive_with};
+use crate::common::browser::{READY, drive_with};
 use results::store::Store;
 use results_report::{render_index, render_run};
 
-const AXE: &str = include_str!("vendor/axe-core/axe.min.js");
+const AXE: &str = include_str!("../vendor/axe-core/axe.min.js");
 
 const DARK: &[&str] = &["--blink-settings=preferredColorScheme=0"];
 
 /// Every kind of page, with what brings all of it into view.
 fn pages(store: &Store) -> [(PathBuf, String); 4] {
-    let failed = common::violated_run(store);
-    let valid = common::complete_run(store, "two", 300, &common::valid_verdict());
+    let failed = crate::common::violated_run(store);
+    let valid = crate::common::complete_run(store, "two", 300, &crate::common::valid_verdict());
     render_run(&valid).unwrap();
-    let campaign = common::campaign(store, "campaign-1");
+    let campaign = crate::common::campaign(store, "campaign-1");
     render_index(store).unwrap();
     let page = store
         .campaigns_path()

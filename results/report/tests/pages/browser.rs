@@ -2,20 +2,17 @@
 //! that they were skipped.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
-mod common;
-
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::browser::{READY, chromium, drive};
-use common::{store, violated_run};
+use crate::common::browser::{READY, chromium, drive, headless};
+use crate::common::{store, violated_run};
 use results_report::{render_index, render_run};
 
 #[test]
 fn the_timeline_searches_filters_steps_and_jumps() {
     let (_root, store) = store();
     let folder = violated_run(&store);
-    let history = common::read(folder.path(), "history.jsonl");
+    let history = crate::common::read(folder.path(), "history.jsonl");
     let count = |word: &str| {
         let lines = history.lines();
         lines
@@ -166,8 +163,8 @@ fn numbers_lead_to_what_they_count() {
 #[test]
 fn messages_are_drawn_and_told() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 100, &common::valid_verdict());
-    let mut traces = [common::trace(1, 20), common::trace(2, 20)];
+    let folder = crate::common::complete_run(&store, "one", 100, &crate::common::valid_verdict());
+    let mut traces = [crate::common::trace(1, 20), crate::common::trace(2, 20)];
     for number in 0..40u64 {
         let at = 690_000_000 + number * 1_000_000;
         let end = |time: u64, node: &str, event: &str, peer: &str| {
@@ -225,15 +222,9 @@ fn the_page_obeys_its_own_policy_and_becomes_ready() {
     let (_root, store) = store();
     let folder = violated_run(&store);
     let profile = tempfile::tempdir().unwrap();
-    let output = Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--enable-logging=stderr",
-        ])
+    let output = headless(&program, profile.path())
+        .arg("--enable-logging=stderr")
         .args(["--virtual-time-budget=20000", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("file://{}", folder.report_path().display()))
         .output()
         .unwrap();
@@ -249,10 +240,11 @@ fn the_page_obeys_its_own_policy_and_becomes_ready() {
 #[test]
 fn runs_are_filtered_sorted_and_compared() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "older", 100, &common::invalid_verdict());
+    let folder =
+        crate::common::complete_run(&store, "older", 100, &crate::common::invalid_verdict());
     render_run(&folder).unwrap();
-    let folder = common::complete_run(&store, "newer", 300, &common::valid_verdict());
-    let mut manifest = common::manifest("newer", 43);
+    let folder = crate::common::complete_run(&store, "newer", 300, &crate::common::valid_verdict());
+    let mut manifest = crate::common::manifest("newer", 43);
     manifest.options.bug = Some("stale-read".into());
     manifest.phases.interrupted = true;
     folder.write_manifest(&manifest).unwrap();
@@ -267,7 +259,7 @@ fn runs_are_filtered_sorted_and_compared() {
         get('search').dispatchEvent(new Event('input'));
         get('verdict').value = 'interrupted';
         get('verdict').dispatchEvent(new Event('change'));
-        told.interrupted = [...document.querySelectorAll('#runs tbody tr:not([hidden]) a')].map((run) => run.textContent);
+        told.interrupted = [...document.querySelectorAll('#runs tbody tr:not([hidden]) td[data-label=Run] a')].map((run) => run.textContent);
         get('verdict').value = '';
         get('verdict').dispatchEvent(new Event('change'));
         document.querySelectorAll('#runs th button')[1].click();
@@ -362,7 +354,7 @@ fn orders_of_a_violation_are_tried_with_the_keyboard() {
 fn a_campaign_leads_to_the_runs_that_are_left_of_it() {
     let (_root, store) = store();
     violated_run(&store);
-    common::campaign(&store, "campaign-1");
+    crate::common::campaign(&store, "campaign-1");
     render_index(&store).unwrap();
     let script = "
         const link = document.querySelector('#campaigns a');
@@ -381,6 +373,8 @@ fn a_campaign_leads_to_the_runs_that_are_left_of_it() {
             rows: [...document.querySelectorAll('#failures tbody tr')].map((row) => row.textContent),
             bold: document.querySelectorAll('#failures td b').length,
             copy: !document.querySelector('button.copy').hidden,
+            cell: document.querySelector('#coverage a').getAttribute('href'),
+            first: document.querySelector('#coverage a').title,
         });";
     let page = store.campaigns_path().join("campaign-1.html");
     let told = drive(&page, script).unwrap();
@@ -392,18 +386,21 @@ fn a_campaign_leads_to_the_runs_that_are_left_of_it() {
     );
     assert_eq!(told["bold"], 0, "markup of a recording is text");
     assert_eq!(told["copy"], true);
+    assert_eq!(told["cell"], "../one/index.html");
+    assert_eq!(told["first"], "leader-killed-while-steady, first in seed 4");
 }
 
-/// A run of usual size: run with `cargo test --release -p results-report --test browser -- --ignored --nocapture`
+/// A run of usual size: run with `cargo test --release -p results-report --test pages -- --ignored --nocapture browser`
 /// to see the figures.
 #[test]
 #[ignore = "measures times, which needs a quiet machine"]
 fn a_report_of_thirty_seconds_is_small_and_ready_at_once() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "usual", 6000, &common::invalid_verdict());
+    let folder =
+        crate::common::complete_run(&store, "usual", 6000, &crate::common::invalid_verdict());
     // As many events as five nodes write in that time.
     for node in 1..=5 {
-        let trace = common::trace(node, 9_000);
+        let trace = crate::common::trace(node, 9_000);
         std::fs::write(folder.trace_path(&format!("n{node}")), trace).unwrap();
     }
     folder.pack().unwrap();
@@ -416,13 +413,13 @@ fn a_report_of_thirty_seconds_is_small_and_ready_at_once() {
     assert!(size_bytes < 2_000_000, "{size_bytes} bytes");
 }
 
-/// A million operations: run with `cargo test --release -p results-report --test browser -- --ignored
+/// A million operations: run with `cargo test --release -p results-report --test pages -- --ignored
 /// --nocapture` to see the figures.
 #[test]
 #[ignore = "writes a history of 200 MB and measures times, which needs a quiet machine"]
 fn a_million_operations_are_rendered_soon_and_move_smoothly() {
     let (_root, store) = store();
-    let folder = common::large_run(&store, "large", 1_000_000);
+    let folder = crate::common::large_run(&store, "large", 1_000_000);
     let started = Instant::now();
     render_run(&folder).unwrap();
     let rendered = started.elapsed();

@@ -1,25 +1,27 @@
 //! Reports of recordings that are not as they should be: unfinished, stopped, empty, damaged, hostile, packed.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use results::manifest::StopReason;
 use results::store::RunFolder;
 use results_report::{ReportError, render_index, render_run};
 use serde_json::json;
 
-use common::{assert_well_formed, read, rendered, store, text_of, unpacked};
+use crate::common::{assert_well_formed, read, rendered, store, text_of, unpacked};
 
 #[test]
 fn a_half_finished_run_still_gets_its_report() {
     let (_root, store) = store();
     let folder = store.create_run("half").unwrap();
-    let mut manifest = common::manifest("half", 9);
+    let mut manifest = crate::common::manifest("half", 9);
     manifest.ended = None;
     folder.write_manifest(&manifest).unwrap();
-    let torn = common::history(50, 1) + "{\"index\":100,\"ti";
+    let torn = crate::common::history(50, 1) + "{\"index\":100,\"ti";
     std::fs::write(folder.history_path(), torn).unwrap();
-    std::fs::write(folder.schedule_path(), common::schedule().to_string()).unwrap();
+    std::fs::write(
+        folder.schedule_path(),
+        crate::common::schedule().to_string(),
+    )
+    .unwrap();
     let text = text_of(&rendered(&folder));
     assert!(text.contains("The run is still going on."), "{text}");
     drop(folder.claim().unwrap());
@@ -40,8 +42,8 @@ fn a_half_finished_run_still_gets_its_report() {
 #[test]
 fn damage_in_one_file_does_not_hide_the_others() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 100, &common::valid_verdict());
-    let trace = common::trace(3, 20).replacen("\"event\"", "\"ev", 1);
+    let folder = crate::common::complete_run(&store, "one", 100, &crate::common::valid_verdict());
+    let trace = crate::common::trace(3, 20).replacen("\"event\"", "\"ev", 1);
     std::fs::write(folder.trace_path("n3"), trace).unwrap();
     std::fs::write(folder.schedule_path(), "{\"format_version\":1}").unwrap();
     std::fs::write(folder.manifest_path(), "{").unwrap();
@@ -87,7 +89,9 @@ fn an_empty_folder_and_a_missing_one_are_told_apart() {
 fn a_run_in_which_nothing_succeeded_says_so() {
     let (_root, store) = store();
     let folder = store.create_run("bad").unwrap();
-    folder.write_manifest(&common::manifest("bad", 1)).unwrap();
+    folder
+        .write_manifest(&crate::common::manifest("bad", 1))
+        .unwrap();
     let mut lines = String::new();
     for number in 0..20u64 {
         for (step, kind) in ["invoke", "fail"].into_iter().enumerate() {
@@ -110,7 +114,7 @@ fn hostile_strings_stay_text() {
     const HOSTILE: &str = "</script><script>alert(1)</script>\"'&\u{1}<img src=x onerror=alert(2)>";
     let (_root, store) = store();
     let name = "x'\"><script>alert(3)<";
-    let mut verdict = common::invalid_verdict();
+    let mut verdict = crate::common::invalid_verdict();
     verdict.summary = HOSTILE.into();
     let checker = verdict.checkers.get_mut("linearizable").unwrap();
     checker.summary = HOSTILE.into();
@@ -118,18 +122,18 @@ fn hostile_strings_stay_text() {
     checker.evidence["explanation"] = HOSTILE.into();
     checker.evidence["operations"][0]["f"] = HOSTILE.into();
     checker.evidence["operations"][1]["process"] = HOSTILE.into();
-    let folder = common::complete_run(&store, name, 50, &verdict);
-    let mut manifest = common::manifest(HOSTILE, 1);
+    let folder = crate::common::complete_run(&store, name, 50, &verdict);
+    let mut manifest = crate::common::manifest(HOSTILE, 1);
     manifest.options.workload = HOSTILE.into();
     manifest.options.bug = Some(HOSTILE.into());
     manifest.environment.command = vec![HOSTILE.into()];
     folder.write_manifest(&manifest).unwrap();
-    let mut schedule = common::schedule();
+    let mut schedule = crate::common::schedule();
     schedule["faults"][0]["fault"]["kind"] = HOSTILE.into();
     schedule["faults"][0]["reason"] = HOSTILE.into();
     schedule["faults"][1]["resolved"]["nodes"] = json!([HOSTILE]);
     std::fs::write(folder.schedule_path(), schedule.to_string()).unwrap();
-    let mut history = common::history(10, 1);
+    let mut history = crate::common::history(10, 1);
     history.push_str(
         &json!({"index": 99, "time": 5, "process": 77, "type": "invoke", "f": HOSTILE}).to_string(),
     );
@@ -167,7 +171,7 @@ fn hostile_strings_stay_text() {
 #[test]
 fn pages_load_nothing_and_run_only_their_own_script() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 50, &common::invalid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 50, &crate::common::invalid_verdict());
     let html = rendered(&folder);
     render_index(&store).unwrap();
     for page in [html, read(store.root(), "index.html")] {
@@ -185,9 +189,9 @@ fn pages_load_nothing_and_run_only_their_own_script() {
 #[test]
 fn absurd_numbers_in_a_recording_cost_no_report() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
-    let mut history = common::history(10, 1);
-    let mut trace = common::trace(1, 5);
+    let folder = crate::common::complete_run(&store, "one", 50, &crate::common::valid_verdict());
+    let mut history = crate::common::history(10, 1);
+    let mut trace = crate::common::trace(1, 5);
     for time in [u64::MAX, 0, u64::MAX / 2] {
         let operation = json!({"index": u64::MAX, "time": time, "process": u64::MAX,
             "type": "invoke", "f": "read", "key": "\n", "value": {"a": ["\n\u{0}"]}});
@@ -212,7 +216,7 @@ fn absurd_numbers_in_a_recording_cost_no_report() {
 #[test]
 fn what_stopped_a_run_is_told() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 20, &common::valid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 20, &crate::common::valid_verdict());
     let mut manifest = folder.manifest().unwrap();
     manifest.phases.interrupted = true;
     for (reason, told, is_interrupted) in [
@@ -263,7 +267,7 @@ fn what_stopped_a_run_is_told() {
 #[test]
 fn a_packed_recording_is_drawn_and_linked() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 300, &common::valid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 300, &crate::common::valid_verdict());
     render_run(&folder).unwrap();
     let before = read(folder.path(), "index.html");
     results::packed::pack(&folder.history_path()).unwrap();

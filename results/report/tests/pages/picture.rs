@@ -1,14 +1,11 @@
-//! The picture of a report that the README shows. `README_RUN=runs/latest cargo test -p results-report --test picture`
+//! The picture of a report that the README shows. `README_RUN=runs/latest cargo test -p results-report --test pages picture`
 //! takes it again, of that run. Without Chromium this test says that it was skipped.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
-mod common;
-
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::browser::chromium;
-use common::{store, violated_run};
+use crate::common::browser::{chromium, headless};
+use crate::common::{store, violated_run};
 use results::store::RunFolder;
 
 const WIDTH: u32 = 1140;
@@ -44,16 +41,9 @@ fn a_report_can_be_shown_in_a_picture() {
 
 fn take(program: &PathBuf, page: &Path, picture: &Path) {
     let profile = tempfile::tempdir().unwrap();
-    let status = Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-        ])
+    let status = headless(program, profile.path())
         .arg("--virtual-time-budget=20000")
         .arg(format!("--window-size={WIDTH},{HEIGHT}"))
-        .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--screenshot={}", picture.display()))
         .arg(format!("file://{}", page.display()))
         .status()

@@ -1,20 +1,23 @@
 //! Reports of synthetic recordings as they should be: what a reader finds on the pages, and in which order.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use results::store::{RunFolder, Store};
 use results_report::{render_index, render_run};
 use serde_json::json;
 
-use common::{assert_well_formed, read, rendered, store, text_of, unpacked, violated_run};
+use crate::common::{assert_well_formed, read, rendered, store, text_of, unpacked, violated_run};
 
 #[test]
 fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "register-all-42", 2000, &common::valid_verdict());
+    let folder = crate::common::complete_run(
+        &store,
+        "register-all-42",
+        2000,
+        &crate::common::valid_verdict(),
+    );
     let html = rendered(&folder);
     let text = text_of(&html);
     assert!(html.contains(r#"<header class="verdict valid">"#));
@@ -51,7 +54,7 @@ fn a_valid_run_tells_its_verdict_and_how_to_repeat_it() {
 #[test]
 fn verdict_comes_first_then_the_way_to_repeat_then_the_evidence() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 100, &common::invalid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 100, &crate::common::invalid_verdict());
     let html = rendered(&folder);
     let places = [
         "class=\"verdict invalid\"",
@@ -73,7 +76,7 @@ fn verdict_comes_first_then_the_way_to_repeat_then_the_evidence() {
 #[test]
 fn a_linearizability_violation_is_shown_operation_by_operation() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 100, &common::invalid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 100, &crate::common::invalid_verdict());
     let html = rendered(&folder);
     let first_card = html.find("class=\"card checker").unwrap();
     assert!(
@@ -135,7 +138,7 @@ fn every_number_leads_somewhere_and_every_place_that_is_named_is_there() {
 #[test]
 fn every_fault_has_its_row() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 100, &common::valid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 100, &crate::common::valid_verdict());
     let text = text_of(&rendered(&folder));
     for told in [
         "n1 ↔ n2, n1 ↔ n3, n4 → n1",
@@ -153,11 +156,11 @@ fn every_fault_has_its_row() {
 #[test]
 fn a_violation_is_shown_next_to_the_faults_and_leaders_of_its_time() {
     let (_root, store) = store();
-    let mut verdict = common::invalid_verdict();
+    let mut verdict = crate::common::invalid_verdict();
     verdict.summary = "invalid: linearizable: stale".into();
     let checker = verdict.checkers.get_mut("linearizable").unwrap();
     checker.evidence["operations"][0]["invoked_ns"] = 7_000_000_000u64.into();
-    let folder = common::complete_run(&store, "one", 100, &verdict);
+    let folder = crate::common::complete_run(&store, "one", 100, &verdict);
     let html = rendered(&folder);
     let from = html.find("<ul class=\"context\">").unwrap();
     let list = &html[from..from + html[from..].find("</ul>").unwrap()];
@@ -177,8 +180,8 @@ fn a_violation_is_shown_next_to_the_faults_and_leaders_of_its_time() {
 #[test]
 fn a_failure_can_be_shrunk_and_the_commands_name_the_folder_of_the_run() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 50, &common::invalid_verdict());
-    let mut manifest = common::manifest("one", 42);
+    let folder = crate::common::complete_run(&store, "one", 50, &crate::common::invalid_verdict());
+    let mut manifest = crate::common::manifest("one", 42);
     manifest.environment.command = ["harness", "run", "--out", "/tmp/my runs"]
         .map(str::to_owned)
         .into();
@@ -188,7 +191,9 @@ fn a_failure_can_be_shrunk_and_the_commands_name_the_folder_of_the_run() {
         let told = format!("harness {command} one --out '/tmp/my runs'");
         assert!(text.contains(&told), "{told}");
     }
-    folder.write_verdict(&common::valid_verdict()).unwrap();
+    folder
+        .write_verdict(&crate::common::valid_verdict())
+        .unwrap();
     manifest.world = results::manifest::SIMULATION.into();
     folder.write_manifest(&manifest).unwrap();
     let text = text_of(&rendered(&folder));
@@ -199,8 +204,8 @@ fn a_failure_can_be_shrunk_and_the_commands_name_the_folder_of_the_run() {
 #[test]
 fn every_kind_of_fault_has_its_own_colour() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
-    let mut schedule = common::schedule();
+    let folder = crate::common::complete_run(&store, "one", 50, &crate::common::valid_verdict());
+    let mut schedule = crate::common::schedule();
     let kinds = ["link", "disk", "membership", "clock-strobe", "invented"];
     for (fault, kind) in kinds.into_iter().enumerate() {
         schedule["faults"][fault]["fault"]["kind"] = kind.into();
@@ -216,12 +221,12 @@ fn every_kind_of_fault_has_its_own_colour() {
 #[test]
 fn messages_are_drawn_where_they_were_traced_and_missed_where_not() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 50, &common::valid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 50, &crate::common::valid_verdict());
     let html = rendered(&folder);
     assert!(text_of(&html).contains("Run it again with --trace-messages"));
     assert!(!html.contains("id=\"messages-data\""));
 
-    let mut trace = common::trace(1, 20);
+    let mut trace = crate::common::trace(1, 20);
     let line = json!({"time": 5_000_000_000u64, "node": "n1", "incarnation": 1, "seq": 900,
         "epoch": 1, "event": "rpc-sent", "to": "n2", "rpc": "</script><vote>",
         "is_response": false, "correlation": 7, "message_epoch": 2});
@@ -241,7 +246,7 @@ fn messages_are_drawn_where_they_were_traced_and_missed_where_not() {
 #[test]
 fn the_timeline_has_every_operation_fault_state_and_violation() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 500, &common::invalid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 500, &crate::common::invalid_verdict());
     let (head, column_bytes) = unpacked(&rendered(&folder), "timeline-data");
     assert_eq!(head["count"], 500);
     assert_eq!(head["concurrency"], 10);
@@ -272,7 +277,7 @@ fn the_timeline_has_every_operation_fault_state_and_violation() {
 #[test]
 fn junit_has_one_case_per_checker() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 50, &common::invalid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 50, &crate::common::invalid_verdict());
     render_run(&folder).unwrap();
     let junit = read(folder.path(), "junit.xml");
     assert_well_formed(&junit);
@@ -291,7 +296,8 @@ fn junit_has_one_case_per_checker() {
 #[test]
 fn many_operations_become_quantiles_and_a_small_page() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "big", 50_000, &common::valid_verdict());
+    let folder =
+        crate::common::complete_run(&store, "big", 50_000, &crate::common::valid_verdict());
     let started = Instant::now();
     let html = rendered(&folder);
     // Generous for unoptimised code on a busy machine: it guards against quadratic work.
@@ -317,7 +323,7 @@ fn many_operations_become_quantiles_and_a_small_page() {
 #[test]
 fn rendering_twice_gives_the_same_bytes_and_leaves_the_recording_alone() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "one", 500, &common::invalid_verdict());
+    let folder = crate::common::complete_run(&store, "one", 500, &crate::common::invalid_verdict());
     let before = [
         "manifest.json",
         "history.jsonl",
@@ -343,15 +349,16 @@ fn the_index_lists_all_runs_newest_first() {
     render_index(&store).unwrap();
     assert!(read(store.root(), "index.html").contains("No runs yet"));
 
-    let folder = common::complete_run(&store, "older", 200, &common::invalid_verdict());
+    let folder =
+        crate::common::complete_run(&store, "older", 200, &crate::common::invalid_verdict());
     render_run(&folder).unwrap();
     let half = store.create_run("newer").unwrap();
-    let mut manifest = common::manifest("newer", 77);
+    let mut manifest = crate::common::manifest("newer", 77);
     manifest.started += chrono::TimeDelta::hours(1);
     manifest.ended = None;
     manifest.options.bug = Some("vote-not-persisted".into());
     half.write_manifest(&manifest).unwrap();
-    std::fs::write(half.history_path(), common::history(30, 2)).unwrap();
+    std::fs::write(half.history_path(), crate::common::history(30, 2)).unwrap();
     std::fs::create_dir(store.root().join("rubbish")).unwrap();
 
     render_index(&store).unwrap();
@@ -360,6 +367,10 @@ fn the_index_lists_all_runs_newest_first() {
     assert!(text.contains("no verdict (still going on)"));
     assert!(text.contains("vote-not-persisted"));
     assert!(text.contains("rubbish: manifest.json: missing"));
+    assert!(
+        text.contains("1 of 12 keys is not linearizable"),
+        "why it is invalid"
+    );
     let newer = html.find("href=\"newer/index.html\"").unwrap();
     assert!(newer < html.find("href=\"older/index.html\"").unwrap());
     assert!(
@@ -397,7 +408,8 @@ fn the_index_lists_all_runs_newest_first() {
 fn a_simulated_run_shows_its_digest_and_that_it_ended_by_itself() {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path());
-    let folder = common::complete_run(&store, "simulated", 200, &common::invalid_verdict());
+    let folder =
+        crate::common::complete_run(&store, "simulated", 200, &crate::common::invalid_verdict());
     let mut manifest = folder.manifest().unwrap();
     manifest.world = results::manifest::SIMULATION.into();
     manifest.phases.interrupted = true;
@@ -416,7 +428,8 @@ fn a_simulated_run_shows_its_digest_and_that_it_ended_by_itself() {
 #[test]
 fn a_shrunk_run_leads_back_to_where_it_came_from() {
     let (_root, store) = store();
-    let folder = common::complete_run(&store, "small", 20, &common::invalid_verdict());
+    let folder =
+        crate::common::complete_run(&store, "small", 20, &crate::common::invalid_verdict());
     let mut manifest = folder.manifest().unwrap();
     manifest.environment.command = ["harness", "shrink", "latest"].map(str::to_owned).into();
     manifest.replay_of = Some("register-kill-7".into());

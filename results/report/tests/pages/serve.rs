@@ -1,8 +1,6 @@
 //! The web server over a store: what it serves, and what it must never serve.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -28,7 +26,7 @@ impl Drop for Served {
 async fn served() -> Served {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path().join("runs"));
-    common::complete_run(&store, "one", 100, &common::invalid_verdict());
+    crate::common::complete_run(&store, "one", 100, &crate::common::invalid_verdict());
     std::fs::write(root.path().join("secret.txt"), "SECRET").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -105,7 +103,7 @@ async fn the_list_of_runs_is_always_fresh() {
         (StatusCode::OK, "text/html; charset=utf-8")
     );
     assert!(page.contains("href=\"one/index.html\"") && !page.contains("href=\"two/"));
-    common::complete_run(&served.store, "two", 10, &common::valid_verdict());
+    crate::common::complete_run(&served.store, "two", 10, &crate::common::valid_verdict());
     assert!(
         served
             .get("/index.html")
@@ -131,7 +129,9 @@ async fn a_report_is_rendered_on_request_and_again_when_the_verdict_changes() {
     // File times may be as coarse as the kernel's tick.
     std::thread::sleep(Duration::from_millis(50));
     let folder = served.store.find("one").unwrap();
-    folder.write_verdict(&common::valid_verdict()).unwrap();
+    folder
+        .write_verdict(&crate::common::valid_verdict())
+        .unwrap();
     assert!(
         served
             .get("/one/index.html")
@@ -144,7 +144,7 @@ async fn a_report_is_rendered_on_request_and_again_when_the_verdict_changes() {
 #[tokio::test]
 async fn a_campaign_is_rendered_anew_and_nothing_else_is_a_page() {
     let served = served().await;
-    common::campaign(&served.store, "campaign-1");
+    crate::common::campaign(&served.store, "campaign-1");
     let (_, _, list) = served.get("/").await;
     assert!(list.contains("href=\"campaigns/campaign-1.html\""));
     let (status, kind, page) = served.get("/campaigns/campaign-1.html").await;
@@ -357,21 +357,25 @@ async fn pages_of_a_run_that_goes_on_ask_for_themselves_again() {
     assert_eq!(refresh("/one/").await, (StatusCode::OK, false));
 }
 
-/// Thousands of runs: run with `cargo test --release -p results-report --test serve -- --ignored --nocapture` to see
+/// Thousands of runs: run with `cargo test --release -p results-report --test pages -- --ignored --nocapture serve` to see
 /// the figures.
 #[tokio::test]
 #[ignore = "writes 5,000 run folders and measures times, which needs a quiet machine"]
 #[allow(clippy::print_stderr)]
 async fn five_thousand_runs_are_listed_within_a_second() {
     let served = served().await;
-    let verdict = common::valid_verdict();
+    let verdict = crate::common::valid_verdict();
     for number in 0..5000u64 {
         let name = format!("register-kill-20261129T140311{number:04}Z-{number}");
         let folder = served.store.create_run(&name).unwrap();
-        let manifest = common::manifest(&name, number);
+        let manifest = crate::common::manifest(&name, number);
         folder.write_manifest(&manifest).unwrap();
-        std::fs::write(folder.history_path(), common::history(50, number)).unwrap();
-        std::fs::write(folder.schedule_path(), common::schedule().to_string()).unwrap();
+        std::fs::write(folder.history_path(), crate::common::history(50, number)).unwrap();
+        std::fs::write(
+            folder.schedule_path(),
+            crate::common::schedule().to_string(),
+        )
+        .unwrap();
         for node in 1..=5 {
             let node = format!("n{node}");
             std::fs::create_dir_all(folder.node_path(&node)).unwrap();
