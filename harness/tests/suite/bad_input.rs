@@ -1,9 +1,7 @@
 //! Owns what bad input gets: one clear line, the right exit code, and nothing half-started.
 //! Never starts a cluster.
 
-mod kit;
-
-use kit::Lab;
+use crate::kit::Lab;
 use serde_json::{Value, json};
 
 /// Runs a command that must be refused, and returns what it said.
@@ -352,7 +350,7 @@ fn a_damaged_manifest_starts_nothing_and_reaches_nothing() {
         "--name",
         "sound",
     ]);
-    let sound = kit::document(&lab.latest().join("manifest.json"));
+    let sound = crate::kit::document(&lab.latest().join("manifest.json"));
     let folder = lab.latest();
     let count = || std::fs::read_dir(lab.path()).unwrap().count();
     let (lab_count, run_count) = (count(), std::fs::read_dir(lab.runs()).unwrap().count());

@@ -6,9 +6,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
-mod kit;
-
-use kit::{Lab, document};
+use crate::kit::{Lab, document};
 
 #[test]
 fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {

@@ -5,9 +5,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
-mod kit;
-
-use kit::{Lab, document};
+use crate::kit::{Lab, document};
 use serde_json::Value;
 
 /// The only campaign of a lab.

@@ -6,9 +6,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
-mod kit;
-
-use kit::Lab;
+use crate::kit::Lab;
 use serde_json::Value;
 
 const STALE: &str = r#"{"process":0,"type":"invoke","f":"write","key":"7","value":1}

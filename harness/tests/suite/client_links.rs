@@ -8,9 +8,7 @@
     reason = "a test that cannot go on should say where, and a skipped one that it is"
 )]
 
-mod kit;
-
-use kit::{Lab, document};
+use crate::kit::{Lab, document};
 use serde_json::Value;
 
 /// The clients lose the leader, or everybody else; then every answer is late; then connections are reset.

@@ -8,9 +8,7 @@
     reason = "a test that cannot go on should say where, and a skipped one that it is"
 )]
 
-mod kit;
-
-use kit::{Lab, eventually};
+use crate::kit::{Lab, eventually};
 
 /// Everything is broken at once until the end: a node is stopped, another slowed, one has slow syncs and a wrong
 /// clock, one has ended for want of space, links are cut, connections close slowly, and the voters change.

@@ -1,9 +1,7 @@
 //! Owns the proof that faults of disks and processes do to real processes what they say.
 //! Never asserts on speed; machines differ.
 
-mod kit;
-
-use kit::{Lab, document, eventually};
+use crate::kit::{Lab, document, eventually};
 use serde_json::Value;
 
 /// Every node is hit by something else, so that each kind shows by itself.

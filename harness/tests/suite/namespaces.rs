@@ -7,9 +7,7 @@
     reason = "a test that cannot go on should say where, and a skipped one that it is"
 )]
 
-mod kit;
-
-use kit::{Lab, document, eventually};
+use crate::kit::{Lab, document, eventually};
 use nemesis::switch::read_capture;
 
 /// Every style of cut and every flaw that only packets have, one after the other.

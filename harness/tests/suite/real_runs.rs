@@ -1,11 +1,9 @@
 //! Owns the proof that the whole path works: real processes, real faults, real verdicts.
 //! Never asserts on speed; machines differ.
 
-mod kit;
-
 use std::time::Duration;
 
-use kit::{Lab, document, eventually};
+use crate::kit::{Lab, document, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -195,7 +193,7 @@ fn a_run_that_tests_nothing_is_not_a_pass() {
 
 /// Does it again until a violation is found, and tells what was said then. Threads and sockets are not
 /// deterministic: what is lost need not be looked for in every run.
-fn until_invalid(run: impl Fn() -> kit::Outcome) -> String {
+fn until_invalid(run: impl Fn() -> crate::kit::Outcome) -> String {
     const TRIES: usize = 6;
     for _ in 1..TRIES {
         let outcome = run();
@@ -292,7 +290,7 @@ fn an_acknowledgement_on_append_is_found_and_its_replay_fails_again() {
     let again = || {
         let outcome = lab.harness(&["replay", &recorded]);
         let code = if outcome.code == 2 { 0 } else { outcome.code };
-        kit::Outcome { code, ..outcome }
+        crate::kit::Outcome { code, ..outcome }
     };
     let told = until_invalid(again);
     assert!(told.contains("same outcome: was invalid"), "{told}");
@@ -393,7 +391,7 @@ fn an_interrupted_run_heals_checks_and_reports() {
     let lab = Lab::new();
     let child = long_run(&lab);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    let outcome = crate::kit::Outcome::of(child.wait_with_output().unwrap());
     assert!(
         [0, 2].contains(&outcome.code),
         "{}\n{}",
@@ -434,7 +432,7 @@ fn an_interrupted_replay_is_the_last_one() {
                 .is_ok_and(|text| text.contains(r#""type":"ok""#))
     });
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    let outcome = crate::kit::Outcome::of(child.wait_with_output().unwrap());
     assert!(
         outcome.stdout.contains("replay 1 of 3 was stopped")
             && outcome.stdout.contains("same outcome in 0 of 0 replays"),
@@ -530,7 +528,7 @@ fn an_interrupt_ends_a_series_of_replays() {
         begun && lab.latest().join("history.jsonl").is_file()
     });
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    let outcome = kit::Outcome::of(child.wait_with_output().unwrap());
+    let outcome = crate::kit::Outcome::of(child.wait_with_output().unwrap());
     assert!(
         outcome.stdout.contains("4 more were not begun"),
         "{}\n{}",

@@ -7,12 +7,10 @@
     reason = "a test that cannot go on should say where, and a measurement what it measured"
 )]
 
-mod kit;
-
 use std::path::Path;
 use std::process::Command;
 
-use kit::{Lab, document};
+use crate::kit::{Lab, document};
 use serde_json::Value;
 
 /// Faults of many kinds in six seconds: of links, processes, clocks, disks and clients, on targets that are
@@ -229,7 +227,7 @@ fn every_command_in_a_report_is_one_that_the_harness_takes_and_names_the_network
     }
 }
 
-/// `REPLAYS=100 cargo test --release -p harness --test replays -- --ignored --nocapture`
+/// `REPLAYS=100 cargo test --release -p harness --test suite -- --ignored --nocapture replays`
 #[test]
 #[ignore = "takes many times ten seconds; REPLAYS says how often"]
 fn many_replays_of_one_schedule_inject_the_same_faults() {

@@ -6,16 +6,14 @@
     reason = "a test that cannot go on should say where"
 )]
 
-mod kit;
-
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::kit::{Lab, document};
 use harness::execution::forget_outcomes;
 use harness::shrink::{Budget, Defaults, Simulation, shrink};
 use harness::simulation::{SessionPlan, simulate};
-use kit::{Lab, document};
 use results::manifest::Manifest;
 use results::store::read_schedule;
 

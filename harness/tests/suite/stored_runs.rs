@@ -5,9 +5,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
-mod kit;
-
-use kit::Lab;
+use crate::kit::Lab;
 use serde_json::Value;
 
 /// Three simulated runs, of which the second, with a seeded bug, is invalid.

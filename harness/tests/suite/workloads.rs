@@ -6,9 +6,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
-mod kit;
-
-use kit::{Lab, document};
+use crate::kit::{Lab, document};
 use serde_json::Value;
 
 /// Workloads, each with the checkers that judge what its clients saw.

@@ -7,7 +7,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What each crate of this workspace may depend on, of the crates of this workspace.
 const ALLOWED: [(&str, &[&str]); 6] = [
@@ -85,4 +85,77 @@ fn neither_a_checker_nor_a_fault_links_a_plot_or_a_web_server() {
             assert!(!dependencies.contains(heavy), "{name} depends on {heavy}");
         }
     }
+}
+
+/// All files below `folder` whose name ends with `ending`.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => found.extend(files(&path, ending)),
+            false if path.to_string_lossy().ends_with(ending) => found.push(path),
+            false => {}
+        }
+    }
+    found
+}
+
+const CRATES: [&str; 6] = [
+    "node",
+    "results",
+    "results/report",
+    "nemesis",
+    "checkers",
+    "harness",
+];
+
+#[test]
+fn no_test_file_is_left_out_of_the_program_that_it_belongs_to() {
+    let mut count = 0;
+    for name in CRATES {
+        for main in files(&root().join(name).join("tests"), "/main.rs") {
+            let listed = std::fs::read_to_string(&main).unwrap();
+            for entry in std::fs::read_dir(main.parent().unwrap()).unwrap().flatten() {
+                let path = entry.path();
+                let module = path.file_stem().unwrap().to_string_lossy().into_owned();
+                let is_module = path.extension().is_some_and(|ending| ending == "rs")
+                    || path.join("mod.rs").is_file();
+                if !is_module || module == "main" {
+                    continue;
+                }
+                count += 1;
+                assert!(
+                    listed.contains(&format!("\nmod {module};")),
+                    "{} does not list {module}",
+                    main.display()
+                );
+            }
+        }
+    }
+    assert!(count > 60, "{count} modules");
+}
+
+#[test]
+fn no_comment_holds_an_example_that_nobody_would_run() {
+    let mut count = 0;
+    for name in CRATES {
+        for path in files(&root().join(name).join("src"), ".rs") {
+            count += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            let comments = text.lines().map(str::trim_start);
+            let comments = comments.filter_map(|line| {
+                line.strip_prefix("///")
+                    .or_else(|| line.strip_prefix("//!"))
+            });
+            let fences = comments
+                .map(str::trim)
+                .filter(|line| line.starts_with("```"));
+            for opening in fences.step_by(2) {
+                assert_ne!(opening, "```", "{}", path.display());
+                assert_ne!(opening, "```rust", "{}", path.display());
+            }
+        }
+    }
+    assert!(count > 300, "{count} files");
 }

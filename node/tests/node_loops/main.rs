@@ -13,6 +13,7 @@ mod seeded_bugs;
 mod seeded_bugs_snapshots;
 mod snapshot_disk_faults;
 mod snapshot_following;
+mod snapshot_pause;
 mod snapshot_taking;
 mod soak;
 mod work_order;

@@ -94,7 +94,7 @@ impl Alone {
     }
 }
 
-/// `cargo test --release -p node --test snapshot_pause -- --ignored --nocapture`
+/// `cargo test --release -p node --test node_loops -- --ignored --nocapture snapshot_pause`
 #[test]
 #[ignore = "measures; a release build on a quiet machine means something"]
 fn a_large_state_is_written_down_without_a_long_pause() {

@@ -2,14 +2,12 @@
 //! Never looks inside the processes.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::time::{Duration, Instant};
 
+use crate::server_support::cluster::Cluster;
+use crate::server_support::{PATIENCE, ask, client, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use server_support::cluster::Cluster;
-use server_support::{PATIENCE, ask, client, eventually};
 
 #[tokio::test]
 async fn three_nodes_survive_the_loss_of_every_leader() {

@@ -2,18 +2,16 @@
 //! Never looks inside the process.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::server_support::cluster::Cluster;
+use crate::server_support::raw::{Answer, Raw};
+use crate::server_support::{Node, ask, client, eventually, single};
 use nix::sys::signal::Signal;
 use serde_json::json;
-use server_support::cluster::Cluster;
-use server_support::raw::{Answer, Raw};
-use server_support::{Node, ask, client, eventually, single};
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 
@@ -209,7 +207,7 @@ async fn a_low_limit_on_open_files_is_kept() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "ulimit -n 256; exec \"$@\"", "sh"]);
     command.args([env!("CARGO_BIN_EXE_kraft-node"), "start"]);
-    command.args(server_support::QUICK);
+    command.args(crate::server_support::QUICK);
     command.args(["--id=1", "--listen=127.0.0.1:0", "--data"]);
     command.arg(directory.path().join("data"));
     let node = Node::start(command, directory.path());

@@ -2,8 +2,6 @@
 //! Never lets another process inherit a test's end of the socket.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::server_support::{Node, PATIENCE, QUICK, ask, client, eventually};
 use serde_json::{Value, json};
-use server_support::{Node, PATIENCE, QUICK, ask, client, eventually};
 
 /// The harness' end of a control socket.
 struct Control {

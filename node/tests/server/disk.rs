@@ -3,18 +3,16 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::server_support::cluster::Cluster;
+use crate::server_support::failing_disk::{FailingDisk, Failure, fail, mend};
+use crate::server_support::{Node, QUICK, ask, client, eventually, single};
 use serde_json::{Value, json};
-use server_support::cluster::Cluster;
-use server_support::failing_disk::{FailingDisk, Failure, fail, mend};
-use server_support::{Node, QUICK, ask, client, eventually, single};
 
 /// As in production: nothing between the node and its disk.
 fn plain_start(data: &Path) -> Command {

@@ -5,20 +5,18 @@
 //! `FUZZ_SEED` chooses what is said, `FUZZ_SECONDS` for how long; failures name the seed.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::server_support::cluster::Cluster;
+use crate::server_support::raw::{Answer, Raw};
+use crate::server_support::{ask, eventually};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use server_support::cluster::Cluster;
-use server_support::raw::{Answer, Raw};
-use server_support::{ask, eventually};
 
 /// A node that says nothing for this long waits for more.
 const SILENCE: Duration = Duration::from_millis(150);

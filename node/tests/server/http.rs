@@ -2,14 +2,12 @@
 //! Never looks inside the process.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
+use crate::server_support::{Node, ask, client, eventually, single, start_command};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use server_support::{Node, ask, client, eventually, single, start_command};
 
 #[tokio::test]
 async fn registers_can_be_written_read_and_compared() {
@@ -346,7 +344,7 @@ async fn a_node_without_majority_refuses_and_knows_no_leader() {
     command
         .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
         .arg(directory.path().join("data"));
-    let ports = server_support::free_ports(2);
+    let ports = crate::server_support::free_ports(2);
     command.arg(format!("--peer=2=http://127.0.0.1:{}", ports[0]));
     command.arg(format!("--peer=3=http://127.0.0.1:{}", ports[1]));
     let node = Node::start(command, directory.path());
@@ -606,7 +604,7 @@ async fn a_failing_disk_stops_the_node_with_one_line() {
     command.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
     command
         .args([env!("CARGO_BIN_EXE_kraft-node"), "start"])
-        .args(server_support::QUICK);
+        .args(crate::server_support::QUICK);
     command
         .args(["--id=1", "--listen=127.0.0.1:0", "--data"])
         .arg(&data);

@@ -2,12 +2,10 @@
 //! Never looks at anything but standard error.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
+use crate::server_support::cluster::Cluster;
+use crate::server_support::{Node, ask, client, eventually, free_ports, single, start_command};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use server_support::cluster::Cluster;
-use server_support::{Node, ask, client, eventually, free_ports, single, start_command};
 
 #[tokio::test]
 async fn every_json_line_names_node_epoch_and_role_from_start_to_end() {
@@ -108,7 +106,7 @@ async fn the_last_words_of_a_node_are_in_the_format_of_its_log() {
 async fn followers_log_whom_they_follow() {
     let cluster = Cluster::start(&[]);
     let leader = cluster.leader().await;
-    server_support::eventually("both follow", async || {
+    crate::server_support::eventually("both follow", async || {
         let line = format!("now follower leader=\"n{}\"", leader + 1);
         let others = (0..3).filter(|at| *at != leader);
         let mut said = others.map(|at| cluster.nodes[at].as_ref().unwrap().said());

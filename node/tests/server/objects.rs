@@ -2,11 +2,9 @@
 //! Never looks inside the process.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
+use crate::server_support::{Node, ask, client, single};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use server_support::{Node, ask, client, single};
 
 struct Bench {
     node: Node,

@@ -4,20 +4,18 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 
+use crate::server_support::cluster::Cluster;
+use crate::server_support::failing_disk::{FailingDisk, Failure, fail, mend};
+use crate::server_support::raw::Raw;
+use crate::server_support::{Node, ask, client, eventually, free_ports, single, start_command};
 use jsonschema::Validator;
 use nix::sys::signal::Signal;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use server_support::cluster::Cluster;
-use server_support::failing_disk::{FailingDisk, Failure, fail, mend};
-use server_support::raw::Raw;
-use server_support::{Node, ask, client, eventually, free_ports, single, start_command};
 
 /// An operation of the document.
 #[derive(Debug, Clone)]
@@ -574,7 +572,7 @@ async fn paths_and_methods_that_are_not_described_are_answered_as_described() {
             "MethodNotAllowed",
         ),
     ] {
-        let (got, body) = server_support::ask(request).await.unwrap();
+        let (got, body) = crate::server_support::ask(request).await.unwrap();
         assert_eq!(got, status, "{body}");
         let response = &document.root["components"]["responses"][name];
         document.validate(

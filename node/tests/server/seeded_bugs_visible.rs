@@ -2,10 +2,8 @@
 //! Never looks at what the bug does.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-mod server_support;
-
+use crate::server_support::{Node, ask, client, single, start_command};
 use serde_json::{Value, json};
-use server_support::{Node, ask, client, single, start_command};
 
 fn said_at_start(bug: Option<&str>) -> String {
     let directory = tempfile::tempdir().unwrap();

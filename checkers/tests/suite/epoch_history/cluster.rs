@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use results::trace::{Message, Role, SnapshotName, Started, TraceDetail, TraceEvent};
 
-use crate::replica::{Batch, Node, Random, Voters, end_of, name, names, voters_after};
+use crate::epoch_history::replica::{
+    Batch, Node, Random, Voters, end_of, name, names, voters_after,
+};
 
 /// What a cluster does besides electing, appending, replicating and restarting.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use results::trace::{Message, Role, TraceDetail, TraceEvent};
 use results::verdict::Validity;
 
-use crate::cluster::Shape;
-use crate::{judge, last, must_flag_in};
+use crate::epoch_history::cluster::Shape;
+use crate::epoch_history::{judge, last, must_flag_in};
 
 fn sent(event: &TraceEvent) -> Option<&Message> {
     match &event.detail {
@@ -211,7 +211,7 @@ fn a_fetch_answered_after_leadership_ended_is_flagged() {
 /// An error says nothing about the log, and may be sent by anyone.
 #[test]
 fn a_fetch_refused_by_a_node_that_does_not_lead_is_not_flagged() {
-    let mut trace = crate::cluster::correct_trace(Shape::Full, 1);
+    let mut trace = crate::epoch_history::cluster::correct_trace(Shape::Full, 1);
     let mut refused = 0;
     for event in &mut trace {
         if let Some(message) = sent_mut(event).filter(|message| is_kind(message, "fetch", true)) {

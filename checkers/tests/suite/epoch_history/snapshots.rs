@@ -4,9 +4,9 @@
 use results::trace::{TraceDetail, TraceEvent};
 use results::verdict::Validity;
 
-use crate::cluster::{Shape, correct_trace};
-use crate::replica::Random;
-use crate::{judge, last, must_flag_in, renumber};
+use crate::epoch_history::cluster::{Shape, correct_trace};
+use crate::epoch_history::replica::Random;
+use crate::epoch_history::{judge, last, must_flag_in, renumber};
 
 fn freezes(event: &TraceEvent) -> bool {
     matches!(event.detail, TraceDetail::SnapshotFrozen { .. })

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use results::verdict::Validity;
 
-use crate::cluster::{Shape, long_trace};
-use crate::judge;
+use crate::epoch_history::cluster::{Shape, long_trace};
+use crate::epoch_history::judge;
 
-/// `cargo test --release -p checkers --test epoch_history -- --ignored --nocapture speed`
+/// `cargo test --release -p checkers --test suite -- --ignored --nocapture speed`
 #[test]
 #[ignore = "measures; needs an optimised build"]
 #[allow(clippy::print_stdout)]

@@ -4,9 +4,9 @@
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
 use results::verdict::{CheckerResult, Validity};
 
-use crate::cluster::Shape;
-use crate::replica::name;
-use crate::{judge, last, must_flag_in};
+use crate::epoch_history::cluster::Shape;
+use crate::epoch_history::replica::name;
+use crate::epoch_history::{judge, last, must_flag_in};
 
 fn changes_voters(event: &TraceEvent) -> bool {
     matches!(event.detail, TraceDetail::VotersAppended { .. })

@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
+use super::writer::{Writer, local_numbers};
 use crate::server_support::members::{Members, ids};
 use crate::server_support::{ask, eventually};
-use crate::writer::{Writer, local_numbers};
 
 /// The row of a node in `describe --replication`.
 fn row(table: &str, id: i32) -> Vec<&str> {

@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
+use super::writer::Writer;
 use crate::server_support::eventually;
 use crate::server_support::members::{Members, ids};
-use crate::writer::Writer;
 
 async fn three_voters() -> Members {
     let members = Members::standalone(&[1, 2, 3], &[]).await;

@@ -7,8 +7,6 @@ mod formatted;
 mod leaving;
 mod moving;
 mod refusals;
-#[path = "../server_support/mod.rs"]
-mod server_support;
 mod snapshots;
 mod starting;
 mod upgrading;
