@@ -52,10 +52,15 @@ pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<Linked> {
     lines
 }
 
-/// From the first invocation to the last completion.
+/// From the first invocation to the last completion; the moment of an event where there are no operations.
 fn window(evidence: &Value) -> Option<(u64, u64)> {
-    let operations = evidence.get("operations")?.as_array()?;
-    let time = |operation: &Value, name| operation.get(name).and_then(Value::as_u64);
+    let time = |told: &Value, name| told.get(name).and_then(Value::as_u64);
+    let event_ns = evidence.get("event").and_then(|event| time(event, "time"));
+    let at_ns = time(evidence, "time").or(event_ns);
+    let operations = evidence.get("operations").and_then(Value::as_array);
+    let Some(operations) = operations.filter(|list| !list.is_empty()) else {
+        return at_ns.map(|at_ns| (at_ns, at_ns));
+    };
     let from_ns = operations
         .iter()
         .filter_map(|one| time(one, "invoked_ns"))
@@ -88,4 +93,22 @@ fn leaders(run: &Run, from_ns: u64, to_ns: u64) -> Vec<(u64, Linked)> {
         (at_ns, Linked::moment(line, at_ns))
     });
     told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn evidence_happens_while_its_operations_run_or_at_its_event() {
+        let operations = json!({"operations": [
+            {"invoked_ns": 5, "completed_ns": 9}, {"invoked_ns": 7, "completed_ns": null}]});
+        assert_eq!(window(&operations), Some((5, 9)));
+        let event = json!({"event": {"node": "n1", "time": 77}, "operations": []});
+        assert_eq!(window(&event), Some((77, 77)));
+        assert_eq!(window(&json!({"time": 78})), Some((78, 78)));
+        assert_eq!(window(&json!({"count": 3})), None);
+    }
 }

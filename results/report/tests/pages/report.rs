@@ -368,7 +368,7 @@ fn the_index_lists_all_runs_newest_first() {
     assert!(text.contains("vote-not-persisted"));
     assert!(text.contains("rubbish: manifest.json: missing"));
     assert!(
-        text.contains("1 of 12 keys is not linearizable"),
+        text.contains("not linearizable: on key 3 the read"),
         "why it is invalid"
     );
     let newer = html.find("href=\"newer/index.html\"").unwrap();
