@@ -1,8 +1,9 @@
 //! Owns what was found on the disk of a node when its run was over: log, votes and snapshots, in short.
 //! Never holds what a node said; that it may be compared with this is the point.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::ranges;
 use crate::trace::TraceEvent;
 
 /// `nodes/<node>/disk.json`: what durable files say, read by somebody who is not the node.
@@ -18,6 +19,7 @@ pub struct DiskImage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum_state: Option<StoredQuorumState>,
     /// First offset of the log.
+    #[serde(deserialize_with = "ranges::offset")]
     pub log_start: i64,
     /// The batches of the log, ascending and without gaps. The first may begin before the log starts.
     pub batches: Vec<StoredBatch>,
@@ -44,6 +46,7 @@ pub struct DiskImage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredQuorumState {
     /// The epoch.
+    #[serde(deserialize_with = "ranges::epoch")]
     pub epoch: i32,
     /// Its leader, where known.
     #[serde(default)]
@@ -54,8 +57,8 @@ pub struct StoredQuorumState {
 }
 
 /// A batch of a log: base offset, last offset, epoch, CRC-32C. Written as an array: there are many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(i64, i64, i32, u32)", into = "(i64, i64, i32, u32)")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "(i64, i64, i32, u32)")]
 pub struct StoredBatch {
     /// Offset of its first record.
     pub base_offset: i64,
@@ -65,6 +68,12 @@ pub struct StoredBatch {
     pub epoch: i32,
     /// Its checksum, which was found to be right.
     pub crc: u32,
+}
+
+impl<'de> Deserialize<'de> for StoredBatch {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        ranges::batch(from).map(Self::from)
+    }
 }
 
 impl From<(i64, i64, i32, u32)> for StoredBatch {
@@ -88,8 +97,10 @@ impl From<StoredBatch> for (i64, i64, i32, u32) {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSnapshot {
     /// Offset after the last record it covers.
+    #[serde(deserialize_with = "ranges::offset")]
     pub end_offset: i64,
     /// Epoch of that record.
+    #[serde(deserialize_with = "ranges::epoch")]
     pub last_epoch: i32,
     /// Hash of the state, as the snapshot says, 16 hexadecimal digits; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,8 +119,10 @@ pub struct StoredSnapshot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldedState {
     /// Offset after the last command.
+    #[serde(deserialize_with = "ranges::offset")]
     pub end_offset: i64,
     /// Epoch of the record before it.
+    #[serde(deserialize_with = "ranges::epoch")]
     pub last_epoch: i32,
     /// Checksum of the state.
     pub state_crc: u32,

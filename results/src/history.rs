@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::ranges;
 use crate::shared_text::SharedText;
 
 /// Who performed an operation.
@@ -79,8 +80,10 @@ pub struct OperationError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     /// Position of this line in the history, from 0.
+    #[serde(deserialize_with = "ranges::count")]
     pub index: u64,
     /// Nanoseconds since the run started, monotonic.
+    #[serde(deserialize_with = "ranges::count")]
     pub time: u64,
     /// Who acts.
     pub process: Process,
@@ -99,10 +102,18 @@ pub struct Operation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<SharedText>,
     /// Epoch in which the answering node served the operation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_epoch"
+    )]
     pub epoch: Option<i32>,
     /// Log offset of a write, or the high watermark a read was served at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_offset"
+    )]
     pub offset: Option<i64>,
     /// Reason of a `fail` or `info`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ pub mod manifest;
 pub mod overview;
 pub mod ownership;
 pub mod packed;
+mod ranges;
 pub mod schedule;
 pub mod seal;
 pub mod shared_text;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ranges;
 use crate::shared_text::SharedText;
 
 /// State of a node in the KRaft state machine.
@@ -29,14 +30,17 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraceEvent {
     /// Nanoseconds since the run started, on the same clock as the history, never skewed.
+    #[serde(deserialize_with = "ranges::count")]
     pub time: u64,
     /// The node that speaks (`n1`).
     pub node: SharedText,
     /// How often the node was started in this run, from 1.
     pub incarnation: u32,
     /// Number of the event within the incarnation, from 0, without gaps.
+    #[serde(deserialize_with = "ranges::count")]
     pub seq: u64,
     /// The node's epoch after the event.
+    #[serde(deserialize_with = "ranges::epoch")]
     pub epoch: i32,
     /// What happened.
     #[serde(flatten)]
@@ -57,7 +61,7 @@ pub enum TraceDetail {
         #[serde(default)]
         leader: Option<String>,
         /// For a leader: its log end offset at election.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "ranges::optional_offset")]
         epoch_start_offset: Option<i64>,
         /// For people: why.
         #[serde(default)]
@@ -77,10 +81,13 @@ pub enum TraceDetail {
     /// A batch was appended to the log; not yet necessarily durable.
     Append {
         /// Offset of its first record.
+        #[serde(deserialize_with = "ranges::offset")]
         base_offset: i64,
         /// Offset of its last record.
+        #[serde(deserialize_with = "ranges::offset")]
         last_offset: i64,
         /// Epoch of the leader that created it.
+        #[serde(deserialize_with = "ranges::epoch")]
         batch_epoch: i32,
         /// CRC-32C of the batch: equal for the same batch on every node.
         crc: u32,
@@ -89,6 +96,7 @@ pub enum TraceDetail {
     /// removes it (KIP-853).
     VotersAppended {
         /// Offset of the record.
+        #[serde(deserialize_with = "ranges::offset")]
         offset: i64,
         /// All voters.
         voters: Vec<String>,
@@ -98,25 +106,31 @@ pub enum TraceDetail {
     /// Everything below `log_end` is durable.
     Flush {
         /// Log end offset.
+        #[serde(deserialize_with = "ranges::offset")]
         log_end: i64,
     },
     /// The log was cut back to agree with the leader's.
     Truncate {
         /// Log end offset afterwards.
+        #[serde(deserialize_with = "ranges::offset")]
         log_end: i64,
     },
     /// The node's high watermark moved.
     HighWatermark {
         /// Everything below is committed.
+        #[serde(deserialize_with = "ranges::offset")]
         high_watermark: i64,
         /// Log end offset at that moment.
+        #[serde(deserialize_with = "ranges::offset")]
         log_end: i64,
     },
     /// A snapshot that the node took of its own state is durable.
     SnapshotFrozen {
         /// Offset after the last record it covers.
+        #[serde(deserialize_with = "ranges::offset")]
         end_offset: i64,
         /// Epoch of that record.
+        #[serde(deserialize_with = "ranges::epoch")]
         last_epoch: i32,
         /// Hash of the state, 16 hexadecimal digits.
         digest: String,
@@ -125,8 +139,10 @@ pub enum TraceDetail {
     /// the snapshot ends.
     SnapshotInstalled {
         /// Offset after the last record it covers.
+        #[serde(deserialize_with = "ranges::offset")]
         end_offset: i64,
         /// Epoch of that record.
+        #[serde(deserialize_with = "ranges::epoch")]
         last_epoch: i32,
         /// Hash of the state, 16 hexadecimal digits.
         digest: String,
@@ -140,6 +156,7 @@ pub enum TraceDetail {
     /// The log below is deleted.
     LogStartAdvanced {
         /// First offset in the log; a snapshot ends there.
+        #[serde(deserialize_with = "ranges::offset")]
         log_start: i64,
     },
     /// A message left for another replica.
@@ -161,8 +178,10 @@ pub enum TraceDetail {
     /// A linearizable read was answered.
     ReadServed {
         /// What was committed when the read was confirmed: everything below.
+        #[serde(deserialize_with = "ranges::offset")]
         read_offset: i64,
         /// What was applied when it was answered: everything below.
+        #[serde(deserialize_with = "ranges::offset")]
         applied: i64,
     },
     /// The node found its disk in a state that it must not continue from.
@@ -181,10 +200,13 @@ pub struct Started {
     /// State it starts in.
     pub role: Role,
     /// First offset in its log.
+    #[serde(deserialize_with = "ranges::offset")]
     pub log_start: i64,
     /// Offset after the last record recovered.
+    #[serde(deserialize_with = "ranges::offset")]
     pub log_end: i64,
     /// Epoch of the last record recovered, or of the snapshot before an empty log; 0 for neither.
+    #[serde(deserialize_with = "ranges::epoch")]
     pub last_epoch: i32,
     /// The vote found in its quorum-state file.
     #[serde(default)]
@@ -216,8 +238,10 @@ pub struct Started {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SnapshotName {
     /// Offset after the last record it covers.
+    #[serde(deserialize_with = "ranges::offset")]
     pub end_offset: i64,
     /// Epoch of that record.
+    #[serde(deserialize_with = "ranges::epoch")]
     pub last_epoch: i32,
 }
 
@@ -234,26 +258,50 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<u64>,
     /// Epoch that the message speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_epoch"
+    )]
     pub message_epoch: Option<i32>,
     /// Leader that the message names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
     /// Log end of the sender of a vote or fetch request; for the answer to a fetch, where the
     /// returned records begin; for snapshots, the end of the snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_offset"
+    )]
     pub offset: Option<i64>,
     /// Epoch of the record before `offset`; for snapshots, their epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_epoch"
+    )]
     pub last_epoch: Option<i32>,
     /// For the answer to a fetch: the offset after the returned records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_offset"
+    )]
     pub end_offset: Option<i64>,
     /// High watermark that the message speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_offset"
+    )]
     pub high_watermark: Option<i64>,
     /// For the answer to a fetch: epoch and end at which the logs part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_place"
+    )]
     pub diverging: Option<(i32, i64)>,
     /// For the answer to a vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]

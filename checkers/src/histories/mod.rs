@@ -6,6 +6,7 @@ mod edn;
 mod json_lines;
 mod judge;
 mod keys;
+mod orders;
 pub(crate) mod pairs;
 mod record;
 mod recorded;

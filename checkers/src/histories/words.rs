@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::judge::Subject;
 use super::keys::{Key, StateOf};
+use super::orders;
 use super::pairs::Pairs;
 use super::record::History;
 use super::values::Value;
@@ -184,6 +185,22 @@ impl<K: Key> Speaker<'_, K> {
         Some(format!("{}{more}", shown.join(" or ")))
     }
 
+    fn orders(&self, refutation: &Refutation<StateOf<K>>) -> Json {
+        let Subject {
+            object, timeline, ..
+        } = self.subject;
+        let values = &self.history.values;
+        let label = |operation: usize| {
+            let action = timeline.action(operation);
+            let process = self.process(operation);
+            format!(
+                "{} by process {process}",
+                object.show_action(action, values)
+            )
+        };
+        orders::told(object, timeline, refutation, label, values)
+    }
+
     fn evidence(&self, refutation: &Refutation<StateOf<K>>, sentence: &str) -> Json {
         let values = &self.history.values;
         let failed = refutation.failed as usize;
@@ -215,6 +232,7 @@ impl<K: Key> Speaker<'_, K> {
                 .map(|certain| object.show_state(&certain.state, values)),
             "possible_states": states,
             "every_order_tried": refutation.is_proved,
+            "orders": self.orders(refutation),
         })
     }
 }

@@ -97,6 +97,169 @@ pub fn try_every_order<S: Specification>(
     Some(false)
 }
 
+/// Equal operations of unknown outcome, and what using them costs.
+///
+/// Of `n` of them, an order uses at most `k` before number `k` (from 0) begins. Each of these limits has a weight;
+/// a use costs the weights of all limits that it counts against, so whatever the weights are, no order costs more
+/// than the sum of weights times limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// The operations, in the order of their invocations.
+    pub operations: Vec<u32>,
+    /// The weights of the limits to one use, to two, and so on.
+    pub weights: Vec<u64>,
+}
+
+/// Configurations that are kept at once when orders are tried at a price.
+const PRICED_MAX_COUNT: usize = 200_000;
+
+/// Whether every order costs more than any can, and so there is none. Operations of unknown outcome without a price
+/// cost nothing, however often they are used. `None` where it would take more than `budget` steps to tell, or more
+/// than [`TRIAL_MAX_COUNT`] operations are open at once.
+///
+/// # Panics
+/// If the charges are not of different operations of unknown outcome, each of equal ones in their order.
+pub(super) fn is_too_expensive<S: Specification>(
+    specification: &S,
+    timeline: &Timeline<S::Action>,
+    charges: &[Charge],
+    budget: u64,
+) -> Option<bool> {
+    let intervals = timeline.intervals();
+    let mut uses = Uses::new(timeline, &intervals, charges);
+    let affordable = uses.affordable;
+    let mut left = budget;
+    // By state and the open operations that were taken: the lowest price.
+    let mut cheapest = HashMap::from([((specification.initial(), 0_u64), 0_u64)]);
+    let mut open: Vec<Option<usize>> = Vec::new();
+    for event in timeline.events() {
+        let operation = event.operation();
+        if !event.is_completion() {
+            if intervals[operation].1 == NEVER {
+                uses.begin(operation);
+                continue;
+            }
+            match open.iter().position(Option::is_none) {
+                Some(slot) => open[slot] = Some(operation),
+                None => open.push(Some(operation)),
+            }
+            if open.len() > TRIAL_MAX_COUNT {
+                return None;
+            }
+            continue;
+        }
+        let slot = open.iter().position(|other| *other == Some(operation))?;
+        let mut pending: Vec<_> = cheapest.keys().cloned().collect();
+        while let Some(from) = pending.pop() {
+            if from.1 & (1 << slot) != 0 {
+                continue;
+            }
+            let paid = cheapest[&from];
+            let taken = open.iter().enumerate().filter_map(|(slot, operation)| {
+                let bit = 1_u64 << slot;
+                operation
+                    .filter(|_| from.1 & bit == 0)
+                    .map(|operation| (operation, bit, 0))
+            });
+            let used = uses
+                .possible()
+                .map(|(operation, cost)| (operation, 0, cost));
+            for (operation, bit, cost) in taken.chain(used) {
+                left = left.checked_sub(1)?;
+                let price = paid + cost;
+                let mut state: S::State = from.0.clone();
+                if price > affordable
+                    || !specification.apply(&mut state, timeline.action(operation))
+                {
+                    continue;
+                }
+                let next = (state, from.1 | bit);
+                if cheapest.get(&next).is_none_or(|known| price < *known) {
+                    cheapest.insert(next.clone(), price);
+                    pending.push(next);
+                }
+            }
+            if cheapest.len() > PRICED_MAX_COUNT {
+                return None;
+            }
+        }
+        let passed = cheapest
+            .into_iter()
+            .filter(|((_, taken), _)| taken & (1 << slot) != 0);
+        cheapest = passed
+            .map(|((state, taken), price)| ((state, taken & !(1 << slot)), price))
+            .collect();
+        open[slot] = None;
+        if cheapest.is_empty() {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// Operations of unknown outcome that have begun, and what each costs.
+struct Uses<'a> {
+    /// What all uses together may cost.
+    affordable: u64,
+    /// By charge: what uses it, an operation that stands for all, and how many have begun.
+    charges: Vec<(&'a Charge, usize)>,
+    /// By operation: its charge.
+    charge_of: HashMap<usize, usize>,
+    /// Those that cost nothing.
+    free: Vec<usize>,
+}
+
+impl<'a> Uses<'a> {
+    fn new<A: Copy + PartialEq>(
+        timeline: &Timeline<A>,
+        intervals: &[(u32, u32)],
+        charges: &'a [Charge],
+    ) -> Self {
+        let mut charge_of = HashMap::new();
+        let mut affordable = 0;
+        for (number, charge) in charges.iter().enumerate() {
+            assert_eq!(charge.operations.len(), charge.weights.len());
+            affordable += (1..)
+                .zip(&charge.weights)
+                .map(|(limit, weight)| limit * weight)
+                .sum::<u64>();
+            for two in charge.operations.windows(2) {
+                let [one, other] = [two[0] as usize, two[1] as usize];
+                assert!(intervals[one].0 < intervals[other].0);
+                assert!(timeline.action(one) == timeline.action(other));
+            }
+            for operation in &charge.operations {
+                let operation = *operation as usize;
+                assert_eq!(intervals[operation].1, NEVER);
+                assert_eq!(charge_of.insert(operation, number), None);
+            }
+        }
+        Self {
+            affordable,
+            charges: charges.iter().map(|charge| (charge, 0)).collect(),
+            charge_of,
+            free: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, operation: usize) {
+        match self.charge_of.get(&operation) {
+            Some(charge) => self.charges[*charge].1 += 1,
+            None => self.free.push(operation),
+        }
+    }
+
+    /// An operation that stands for all that are equal, and what its use costs now.
+    fn possible(&self) -> impl Iterator<Item = (usize, u64)> {
+        let begun = self.charges.iter().filter(|(_, begun)| *begun > 0);
+        let priced = begun.map(|(charge, begun)| {
+            let cost = charge.weights[begun - 1..].iter().sum();
+            (charge.operations[0] as usize, cost)
+        });
+        priced.chain(self.free.iter().map(|operation| (*operation, 0)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::models::register::{Action, Register};
@@ -134,5 +297,42 @@ mod tests {
         timeline.complete(read);
         assert_eq!(try_every_order(&register, &timeline, 100), Some(false));
         assert_eq!(try_every_order(&register, &timeline, 3), None);
+    }
+
+    /// Twice the register goes back to 1, and one write of 1 may have done so.
+    fn back_twice(write_count: usize) -> Timeline<Action> {
+        let mut timeline = Timeline::new();
+        for _ in 0..write_count {
+            timeline.invoke(Action::Write(1));
+        }
+        for value in [1, 0, 1] {
+            let action = match value {
+                0 => Action::Write(0),
+                read => Action::Read(read),
+            };
+            let operation = timeline.invoke(action);
+            timeline.complete(operation);
+        }
+        timeline
+    }
+
+    #[test]
+    fn what_is_used_more_often_than_invoked_is_too_expensive() {
+        let register = Register { initial: 0 };
+        let one = [Charge {
+            operations: vec![0],
+            weights: vec![7],
+        }];
+        let told = |count, charges: &[Charge]| {
+            is_too_expensive(&register, &back_twice(count), charges, 1_000)
+        };
+        assert_eq!(told(1, &one), Some(true));
+        assert_eq!(told(1, &[]), Some(false), "without a price");
+        let two = [Charge {
+            operations: vec![0, 1],
+            weights: vec![0, 7],
+        }];
+        assert_eq!(told(2, &two), Some(false));
+        assert_eq!(is_too_expensive(&register, &back_twice(1), &one, 2), None);
     }
 }

@@ -70,12 +70,47 @@ pub enum Mistake {
     AbsorbedForGood,
 }
 
+/// Where a search is: the completions, and what is open at the one that it has come to.
+pub(super) struct Ground<'a, 'b, M: Model, const W: usize> {
+    pub(super) levels: &'a Levels<'b, M::Action>,
+    pub(super) window: Window<M::Action, W>,
+    pub(super) mistake: Mistake,
+}
+
+impl<'a, 'b, M: Model, const W: usize> Ground<'a, 'b, M, W> {
+    /// The beginning of a history, which has at least one completion.
+    pub(super) fn new(levels: &'a Levels<'b, M::Action>, model: &M, mistake: Mistake) -> Self {
+        Self {
+            levels,
+            window: Window::new(levels, |action| model.kind(action)),
+            mistake,
+        }
+    }
+
+    /// Lets somebody walk there.
+    #[inline]
+    pub(super) fn walker<'c, const C: usize>(
+        &'c mut self,
+        model: &'c mut M,
+    ) -> Walker<'c, 'b, M, W, C>
+    where
+        'a: 'c,
+    {
+        Walker {
+            levels: self.levels,
+            model,
+            window: &mut self.window,
+            mistake: self.mistake,
+        }
+    }
+}
+
 /// A position in the space of configurations of a compiled problem.
 pub(super) struct Walker<'a, 'b, M: Model, const W: usize, const C: usize> {
-    pub(super) levels: &'a Levels<'b, M::Action>,
-    pub(super) model: &'a mut M,
-    pub(super) window: &'a mut Window<M::Action, W>,
-    pub(super) mistake: Mistake,
+    levels: &'a Levels<'b, M::Action>,
+    model: &'a mut M,
+    window: &'a mut Window<M::Action, W>,
+    mistake: Mistake,
 }
 
 impl<M: Model, const W: usize, const C: usize> Walker<'_, '_, M, W, C> {

@@ -4,8 +4,8 @@
 use super::Ended;
 use super::antichain::{Antichain, Kinds, by_members, dominates};
 use super::compiled::Model;
-use super::configuration::{Configuration, Due, Mistake, Move, Step, Walker};
-use super::levels::{Levels, Window};
+use super::configuration::{Configuration, Due, Ground, Mistake, Move, Step};
+use super::levels::Levels;
 use super::portfolio::order_of;
 
 /// Failed configurations are forgotten this many levels after the last of them, if there are many.
@@ -24,8 +24,7 @@ struct Frame<const W: usize, const C: usize> {
 
 /// The path under construction, and everything from which there is no way on.
 pub(super) struct DepthFirst<'a, 'b, M: Model, const W: usize, const C: usize> {
-    levels: &'a Levels<'b, M::Action>,
-    window: Window<M::Action, W>,
+    ground: Ground<'a, 'b, M, W>,
     path: Vec<Frame<W, C>>,
     /// What was done along the path.
     steps: Vec<Step>,
@@ -35,25 +34,22 @@ pub(super) struct DepthFirst<'a, 'b, M: Model, const W: usize, const C: usize> {
     failed_level: u32,
     deepest_level: u32,
     found: bool,
-    mistake: Mistake,
 }
 
 impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, C> {
     /// At the beginning of the history, which has at least one completion.
     pub(super) fn new(levels: &'a Levels<'b, M::Action>, model: &mut M, mistake: Mistake) -> Self {
         let mut search = Self {
-            levels,
-            window: Window::new(levels, |action| model.kind(action)),
+            ground: Ground::new(levels, model, mistake),
             path: Vec::new(),
             steps: Vec::new(),
             failed: Antichain::new(by_members(levels, model)),
             failed_level: 0,
             deepest_level: 0,
             found: false,
-            mistake,
         };
         let mut steps = Vec::with_capacity(levels.timeline.len());
-        let mut walker = search.walker(model);
+        let mut walker = search.ground.walker::<C>(model);
         let sink = &mut |step| steps.push(step);
         let mut root = walker.root(sink);
         let is_possible = walker.advance(&mut root, sink);
@@ -64,25 +60,13 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
         search
     }
 
-    fn walker<'c>(&'c mut self, model: &'c mut M) -> Walker<'c, 'b, M, W, C>
-    where
-        'a: 'c,
-    {
-        Walker {
-            levels: self.levels,
-            model,
-            window: &mut self.window,
-            mistake: self.mistake,
-        }
-    }
-
     fn push(&mut self, configuration: Configuration<W, C>, model: &mut M) {
         self.deepest_level = self.deepest_level.max(configuration.level);
-        self.found = configuration.level as usize == self.levels.count();
+        self.found = configuration.level as usize == self.ground.levels.count();
         let due = if self.found {
             Due::Nothing
         } else {
-            self.walker(model).due(&configuration)
+            self.ground.walker::<C>(model).due(&configuration)
         };
         self.path.push(Frame {
             configuration,
@@ -104,11 +88,11 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
             }
             number -= 1;
         }
-        if let Some(slot) = self.window.slot(number) {
+        if let Some(slot) = self.ground.window.slot(number) {
             return Some(Move::Open(slot as u32));
         }
-        let class = number - self.window.open_count();
-        let begun = self.levels.optional.get(class)?;
+        let class = number - self.ground.window.open_count();
+        let begun = self.ground.levels.optional.get(class)?;
         (begun.from_level[0] <= frame.configuration.level).then_some(Move::Optional(class as u32))
     }
 
@@ -118,7 +102,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
             if self.found {
                 return Some(Ended::Found(order_of(
                     &self.steps,
-                    self.levels.timeline.len(),
+                    self.ground.levels.timeline.len(),
                 )));
             }
             let Some(frame) = self.path.last() else {
@@ -144,7 +128,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
         let mut steps = std::mem::take(&mut self.steps);
         let begin = steps.len();
         let sink = &mut |step| steps.push(step);
-        let mut walker = self.walker(model);
+        let mut walker = self.ground.walker::<C>(model);
         let next = match by {
             Move::Complete => {
                 let mut next = *from;
@@ -159,7 +143,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
             Some(next) if !self.is_hopeless(&next, by) => self.push(next, model),
             _ => {
                 self.steps.truncate(begin);
-                self.walker(model).back_to(from.level);
+                self.ground.walker::<C>(model).back_to(from.level);
             }
         }
         is_legal
@@ -167,10 +151,10 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
 
     /// Whether everything from here was or will be tried from elsewhere.
     fn is_hopeless(&self, configuration: &Configuration<W, C>, by: Move) -> bool {
-        if configuration.level as usize == self.levels.count() {
+        if configuration.level as usize == self.ground.levels.count() {
             return false;
         }
-        let kinds = Kinds::of(&self.window);
+        let kinds = Kinds::of(&self.ground.window);
         if self.failed.covers(configuration, &kinds) {
             return true;
         }
@@ -191,7 +175,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
     /// Leaves the end of the path for good.
     fn give_up(&mut self, model: &mut M) {
         if let Some(frame) = self.path.pop() {
-            let kinds = Kinds::of(&self.window);
+            let kinds = Kinds::of(&self.ground.window);
             let level = frame.configuration.level;
             // What failed long ago is hardly met again, and can be found out again.
             if level > self.failed_level + FORGET_LEVEL_COUNT
@@ -205,7 +189,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
         if let Some(frame) = self.path.last() {
             let level = frame.configuration.level;
             self.steps.truncate(frame.step_count as usize);
-            self.walker(model).back_to(level);
+            self.ground.walker::<C>(model).back_to(level);
         }
     }
 

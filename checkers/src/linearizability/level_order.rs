@@ -4,7 +4,7 @@
 use super::Ended;
 use super::antichain::{Antichain, Kinds, by_members};
 use super::compiled::{Model, State, UNSEEN};
-use super::configuration::{Configuration, Due, Mistake, Move, Walker};
+use super::configuration::{Configuration, Due, Ground, Mistake, Move};
 use super::levels::{Levels, Window};
 use super::portfolio::{Deepest, order_along};
 use super::timeline::NEVER;
@@ -32,8 +32,7 @@ pub struct Anchor<S = State> {
 
 /// All configurations at one level.
 pub(super) struct LevelOrder<'a, 'b, M: Model, const W: usize, const C: usize> {
-    levels: &'a Levels<'b, M::Action>,
-    window: Window<M::Action, W>,
+    ground: Ground<'a, 'b, M, W>,
     here: Antichain<W, C>,
     next: Antichain<W, C>,
     /// Place in `here` of the configuration to go on from.
@@ -45,7 +44,6 @@ pub(super) struct LevelOrder<'a, 'b, M: Model, const W: usize, const C: usize> {
     /// The last configuration that was the only one, if that is wanted.
     anchor: Option<Configuration<W, C>>,
     wants_anchor: bool,
-    mistake: Mistake,
     found: Option<u32>,
 }
 
@@ -60,8 +58,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
     ) -> Self {
         let account = by_members(levels, model);
         let mut search = Self {
-            levels,
-            window: Window::new(levels, |action| model.kind(action)),
+            ground: Ground::new(levels, model, mistake),
             here: Antichain::new(account.clone()),
             next: Antichain::new(account),
             place: 0,
@@ -70,27 +67,14 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             deepest: Deepest::default(),
             anchor: None,
             wants_anchor,
-            mistake,
             found: None,
         };
-        let root = search.walker(model).root(&mut |_| {});
+        let root = search.ground.walker::<C>(model).root(&mut |_| {});
         search.visit(&root);
-        let kinds = Kinds::of(&search.window);
+        let kinds = Kinds::of(&search.ground.window);
         search.here.insert(&root, &kinds, NEVER);
         search.drop_anchor();
         search
-    }
-
-    fn walker<'c>(&'c mut self, model: &'c mut M) -> Walker<'c, 'b, M, W, C>
-    where
-        'a: 'c,
-    {
-        Walker {
-            levels: self.levels,
-            model,
-            window: &mut self.window,
-            mistake: self.mistake,
-        }
     }
 
     fn visit(&mut self, configuration: &Configuration<W, C>) {
@@ -141,14 +125,14 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
                 link = *before;
             }
             let moves = moves.into_iter().rev();
-            order_along::<M, W, C>(self.levels, model, moves, self.mistake)
+            order_along::<M, W, C>(self.ground.levels, model, moves, self.ground.mistake)
         });
         Some(Ended::Found(order))
     }
 
     /// Adds what the configuration leads to; returns how much that was.
     fn expand(&mut self, model: &mut M, from: &Configuration<W, C>, link: u32) -> u64 {
-        let due = self.walker(model).due(from);
+        let due = self.ground.walker::<C>(model).due(from);
         if due == Due::Nothing {
             self.passing.push((*from, link));
             return 1;
@@ -158,19 +142,19 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             let link = self.link(link, Move::Complete);
             self.passing.push((*from, link));
         }
-        let kinds = Kinds::of(&self.window);
-        let open_count = self.window.open_count();
-        for number in 0..open_count + self.levels.optional.len() {
-            let by = match self.window.slot(number) {
+        let kinds = Kinds::of(&self.ground.window);
+        let open_count = self.ground.window.open_count();
+        for number in 0..open_count + self.ground.levels.optional.len() {
+            let by = match self.ground.window.slot(number) {
                 Some(slot) => Move::Open(slot as u32),
                 None => Move::Optional((number - open_count) as u32),
             };
             if let Move::Optional(class) = by
-                && self.levels.optional[class as usize].from_level[0] > from.level
+                && self.ground.levels.optional[class as usize].from_level[0] > from.level
             {
                 break;
             }
-            let Some(next) = self.walker(model).after(from, by, &mut |_| {}) else {
+            let Some(next) = self.ground.walker::<C>(model).after(from, by, &mut |_| {}) else {
                 continue;
             };
             visited += 1;
@@ -190,22 +174,23 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
     fn go_on(&mut self, model: &mut M) {
         let mut passing = std::mem::take(&mut self.passing);
         {
-            let walker = self.walker(model);
+            let walker = self.ground.walker::<C>(model);
             for (configuration, _) in &mut passing {
                 walker.leave(configuration);
             }
         }
-        let opened = self.walker(model).forward();
+        let opened = self.ground.walker::<C>(model).forward();
         self.next.clear();
-        let is_end = self.window.level() == self.levels.count();
-        let kinds = Kinds::of(&self.window);
+        let is_end = self.ground.window.level() == self.ground.levels.count();
+        let kinds = Kinds::of(&self.ground.window);
         for (mut configuration, link) in passing.drain(..) {
             if is_end {
                 self.found = Some(link);
                 break;
             }
             if self
-                .walker(model)
+                .ground
+                .walker::<C>(model)
                 .enter(&mut configuration, &opened, &mut |_| {})
             {
                 self.visit(&configuration);
@@ -237,9 +222,10 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
     /// The last level at which there was only one configuration, and what was open there.
     pub(super) fn anchor(&self, model: &M) -> Option<Anchor> {
         let only = self.anchor?;
-        let mut window = Window::<M::Action, W>::new(self.levels, |action| model.kind(action));
+        let mut window =
+            Window::<M::Action, W>::new(self.ground.levels, |action| model.kind(action));
         while window.level() < only.level as usize {
-            window.forward(self.levels, |action| model.kind(action));
+            window.forward(self.ground.levels, |action| model.kind(action));
         }
         let may_be_taken = |slot: &usize| {
             !only.done.contains(*slot)
@@ -251,7 +237,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             .map(|slot| window.operation(slot))
             .collect();
         let mut used = Vec::new();
-        for class in &self.levels.optional {
+        for class in &self.ground.levels.optional {
             for (member, operation) in class.operations.iter().enumerate() {
                 if only.optional.contains(class.first + member) {
                     used.push(*operation);

@@ -75,6 +75,7 @@ pub trait Object: Specification + Sized {
                     limit,
                     level,
                     visited_count,
+                    ..
                 } => {
                     return Outcome::Unknown {
                         limit,
@@ -210,6 +211,7 @@ impl Object for Register {
                 failed,
                 states: Vec::new(),
                 anchor: None,
+                charges: Vec::new(),
             },
         }
     }

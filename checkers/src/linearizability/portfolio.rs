@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use super::certificate::Charge;
 use super::compiled::{Model, State};
-use super::configuration::{Mistake, Move, Step, Walker};
+use super::configuration::{Ground, Mistake, Move, Step};
 use super::depth_first::DepthFirst;
 use super::level_order::{Anchor, LevelOrder};
-use super::levels::{Levels, Window};
+use super::levels::Levels;
 use super::priced;
 use super::timeline::Timeline;
 use super::{Ended, Limit, Limits};
@@ -46,6 +47,8 @@ pub enum Searched<S = State> {
         states: Vec<S>,
         /// The last configuration before it that was the only one, if that was wanted.
         anchor: Option<Anchor<S>>,
+        /// The prices at which the cheapest order is too expensive, where that is the reason.
+        charges: Vec<Charge>,
     },
     /// A limit was reached.
     Unknown {
@@ -55,38 +58,46 @@ pub enum Searched<S = State> {
         level: u32,
         /// Configurations visited.
         visited_count: u64,
+        /// The last configuration that was the only one, if that was wanted.
+        anchor: Option<Anchor<S>>,
     },
 }
 
 impl Searched {
     /// The same with whole states instead of numbers; those that nothing can observe are left out.
     pub(super) fn whole<S>(self, whole: impl Fn(State) -> Option<S>) -> Searched<S> {
+        let certain = |anchor: Option<Anchor>| {
+            let anchor = anchor?;
+            Some(Anchor {
+                level: anchor.level,
+                state: whole(anchor.state)?,
+                open: anchor.open,
+                used: anchor.used,
+            })
+        };
         match self {
             Self::Order(order) => Searched::Order(order),
             Self::None {
                 failed,
                 states,
                 anchor,
+                charges,
             } => Searched::None {
                 failed,
                 states: states.into_iter().filter_map(&whole).collect(),
-                anchor: anchor.and_then(|anchor| {
-                    Some(Anchor {
-                        level: anchor.level,
-                        state: whole(anchor.state)?,
-                        open: anchor.open,
-                        used: anchor.used,
-                    })
-                }),
+                anchor: certain(anchor),
+                charges,
             },
             Self::Unknown {
                 limit,
                 level,
                 visited_count,
+                anchor,
             } => Searched::Unknown {
                 limit,
                 level,
                 visited_count,
+                anchor: certain(anchor),
             },
         }
     }
@@ -144,6 +155,7 @@ pub(super) fn search<M: Model>(
         limit: Limit::Width,
         level: 0,
         visited_count: 0,
+        anchor: None,
     };
     let Some(levels) = Levels::new(timeline, optional) else {
         return too_wide;
@@ -158,6 +170,19 @@ pub(super) fn search<M: Model>(
         (0..=4096, 0..=4096) => compete::<M, 64, 64>(&levels, model, settings),
         _ => too_wide,
     }
+}
+
+impl Engines {
+    fn search_depth_first(self) -> bool {
+        matches!(self, Self::Both | Self::DepthFirst)
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy)]
+enum Turn {
+    DepthFirst,
+    LevelOrder,
 }
 
 /// Most configurations between two looks at the limits.
@@ -184,49 +209,44 @@ fn compete<M: Model, const W: usize, const C: usize>(
     let mut round = levels.count() as u64 + levels.count() as u64 / 4 + 32;
     let mut spent = 0;
     loop {
-        let mut left = round;
-        while left > 0 {
-            let allowance = left.min(LOOK_EVERY);
-            left -= allowance;
-            if matches!(engines, Engines::Both | Engines::DepthFirst)
-                && let Some(ended) = depth_first.run(model, allowance)
-            {
-                let deepest = Deepest {
-                    level: depth_first.deepest_level(),
-                    ..Deepest::default()
+        for turn in [Turn::DepthFirst, Turn::LevelOrder] {
+            let mut left = round;
+            while left > 0 {
+                let allowance = left.min(LOOK_EVERY);
+                left -= allowance;
+                let concluded = match turn {
+                    Turn::DepthFirst if engines.search_depth_first() => {
+                        depth_first.run(model, allowance).map(|ended| {
+                            let level = depth_first.deepest_level();
+                            let deepest = Deepest {
+                                level,
+                                ..Deepest::default()
+                            };
+                            conclude(levels, ended, &deepest, None)
+                        })
+                    }
+                    Turn::LevelOrder if engines != Engines::DepthFirst => {
+                        level_order.run(model, allowance).map(|ended| {
+                            let anchor = level_order.anchor(model);
+                            conclude(levels, ended, level_order.deepest(), anchor)
+                        })
+                    }
+                    _ => None,
                 };
-                return conclude(levels, ended, &deepest, None);
-            }
-            spent += allowance;
-            let memory = depth_first.memory_bytes() + level_order.memory_bytes();
-            if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
-                let level = depth_first.deepest_level().max(level_order.deepest().level);
-                return Searched::Unknown {
-                    limit,
-                    level,
-                    visited_count: spent,
-                };
-            }
-        }
-        left = round;
-        while left > 0 {
-            let allowance = left.min(LOOK_EVERY);
-            left -= allowance;
-            if engines != Engines::DepthFirst
-                && let Some(ended) = level_order.run(model, allowance)
-            {
-                let anchor = level_order.anchor(model);
-                return conclude(levels, ended, level_order.deepest(), anchor);
-            }
-            spent += allowance;
-            let memory = depth_first.memory_bytes() + level_order.memory_bytes();
-            if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
-                let level = depth_first.deepest_level().max(level_order.deepest().level);
-                return Searched::Unknown {
-                    limit,
-                    level,
-                    visited_count: spent,
-                };
+                if let Some(searched) = concluded {
+                    return searched;
+                }
+                spent += allowance;
+                let memory = depth_first.memory_bytes() + level_order.memory_bytes();
+                if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
+                    let level = depth_first.deepest_level().max(level_order.deepest().level);
+                    return Searched::Unknown {
+                        limit,
+                        level,
+                        visited_count: spent,
+                        anchor: level_order.anchor(model),
+                    };
+                }
             }
         }
         round *= 2;
@@ -259,6 +279,7 @@ fn conclude<A: Copy>(
             failed: levels.deadline(deepest.level as usize) as u32,
             states: deepest.states.iter().copied().collect(),
             anchor,
+            charges: Vec::new(),
         },
     }
 }
@@ -271,13 +292,8 @@ pub(super) fn order_along<M: Model, const W: usize, const C: usize>(
     mistake: Mistake,
 ) -> Vec<u32> {
     let mut steps = Vec::with_capacity(levels.timeline.len());
-    let mut window = Window::<M::Action, W>::new(levels, |action| model.kind(action));
-    let mut walker = Walker::<M, W, C> {
-        levels,
-        model,
-        window: &mut window,
-        mistake,
-    };
+    let mut ground = Ground::<M, W>::new(levels, model, mistake);
+    let mut walker = ground.walker::<C>(model);
     let sink = &mut |step| steps.push(step);
     let mut configuration = walker.root(sink);
     walker.advance(&mut configuration, sink);

@@ -10,9 +10,10 @@
 use super::Limit;
 use super::antichain::{Account, Antichain, Kinds};
 use super::bits::Bits;
+use super::certificate::Charge;
 use super::compiled::Model;
-use super::configuration::{Configuration, Due, Mistake, Move, Walker};
-use super::levels::{Levels, Window};
+use super::configuration::{Configuration, Due, Ground, Mistake, Move};
+use super::levels::Levels;
 use super::portfolio::{Searched, Settings, exceeded, order_along};
 use super::prices::{Haggling, Objection, Prices};
 use super::timeline::NEVER;
@@ -45,6 +46,7 @@ pub(super) fn search<M: Model, const W: usize, const C: usize>(
             limit,
             level: deepest_level,
             visited_count,
+            anchor: None,
         };
         let way = match ended {
             Err(limit) => return unknown(limit),
@@ -53,6 +55,7 @@ pub(super) fn search<M: Model, const W: usize, const C: usize>(
                     failed: levels.deadline(cheapest.level() as usize) as u32,
                     states: Vec::new(),
                     anchor: None,
+                    charges: charges(levels, &prices),
                 };
             }
             Ok(Way::Found(way)) => way,
@@ -76,6 +79,16 @@ pub(super) fn search<M: Model, const W: usize, const C: usize>(
     }
 }
 
+/// The prices for whoever wants to check what they prove.
+fn charges<A>(levels: &Levels<'_, A>, prices: &Prices) -> Vec<Charge> {
+    let classes = levels.optional.iter().zip(prices.weights());
+    let charges = classes.map(|(class, weights)| Charge {
+        operations: class.operations.clone(),
+        weights,
+    });
+    charges.collect()
+}
+
 /// How one search ended.
 enum Way {
     /// The cheapest way to the end, with the level of every move.
@@ -95,14 +108,12 @@ struct Link {
 
 /// The cheapest configurations at one level. What was paid stands where others keep what was used.
 struct Cheapest<'a, 'b, M: Model, const W: usize> {
-    levels: &'a Levels<'b, M::Action>,
+    ground: Ground<'a, 'b, M, W>,
     prices: &'a Prices,
-    window: Window<M::Action, W>,
     here: Antichain<W, 1>,
     next: Antichain<W, 1>,
     passing: Vec<(Configuration<W, 1>, u32)>,
     links: Vec<Link>,
-    mistake: Mistake,
     visited_count: u64,
 }
 
@@ -114,36 +125,22 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
         mistake: Mistake,
     ) -> Self {
         let mut search = Self {
-            levels,
+            ground: Ground::new(levels, model, mistake),
             prices,
-            window: Window::new(levels, |action| model.kind(action)),
             here: Antichain::new(Account::Price),
             next: Antichain::new(Account::Price),
             passing: Vec::new(),
             links: Vec::new(),
-            mistake,
             visited_count: 0,
         };
-        let root = search.walker(model).root(&mut |_| {});
-        let kinds = Kinds::of(&search.window);
+        let root = search.ground.walker::<1>(model).root(&mut |_| {});
+        let kinds = Kinds::of(&search.ground.window);
         search.here.insert(&root, &kinds, NEVER);
         search
     }
 
-    fn walker<'c>(&'c mut self, model: &'c mut M) -> Walker<'c, 'b, M, W, 1>
-    where
-        'a: 'c,
-    {
-        Walker {
-            levels: self.levels,
-            model,
-            window: &mut self.window,
-            mistake: self.mistake,
-        }
-    }
-
     fn level(&self) -> u32 {
-        self.window.level() as u32
+        self.ground.window.level() as u32
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -165,22 +162,22 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
         }
         let mut passing = std::mem::take(&mut self.passing);
         {
-            let walker = self.walker(model);
+            let walker = self.ground.walker::<1>(model);
             for (configuration, _) in &mut passing {
                 walker.leave(configuration);
             }
         }
-        let opened = self.walker(model).forward();
-        if self.window.level() == self.levels.count() {
+        let opened = self.ground.walker::<1>(model).forward();
+        if self.ground.window.level() == self.ground.levels.count() {
             let cheapest = passing
                 .iter()
                 .min_by_key(|(configuration, _)| configuration.optional.number());
             return cheapest.map(|(_, link)| Way::Found(self.way(*link)));
         }
         self.next.clear();
-        let kinds = Kinds::of(&self.window);
+        let kinds = Kinds::of(&self.ground.window);
         for (mut configuration, link) in passing.drain(..) {
-            let mut walker = self.walker(model);
+            let mut walker = self.ground.walker::<1>(model);
             if walker.enter(&mut configuration, &opened, &mut |_| {}) {
                 self.next.insert(&configuration, &kinds, link);
             }
@@ -193,7 +190,7 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
     /// Adds what the configuration leads to at this level.
     fn expand(&mut self, model: &mut M, from: &Configuration<W, 1>, link: u32) {
         self.visited_count += 1;
-        let due = self.walker(model).due(from);
+        let due = self.ground.walker::<1>(model).due(from);
         if due == Due::Nothing {
             self.passing.push((*from, link));
             return;
@@ -202,18 +199,18 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
             let link = self.link(link, Move::Complete, from.level);
             self.passing.push((*from, link));
         }
-        let kinds = Kinds::of(&self.window);
-        let open_count = self.window.open_count();
+        let kinds = Kinds::of(&self.ground.window);
+        let open_count = self.ground.window.open_count();
         for number in 0..open_count {
-            let Some(slot) = self.window.slot(number) else {
+            let Some(slot) = self.ground.window.slot(number) else {
                 break;
             };
             let by = Move::Open(slot as u32);
-            if let Some(next) = self.walker(model).after(from, by, &mut |_| {}) {
+            if let Some(next) = self.ground.walker::<1>(model).after(from, by, &mut |_| {}) {
                 self.add(&next, &kinds, link, by);
             }
         }
-        for class in 0..self.levels.optional.len() {
+        for class in 0..self.ground.levels.optional.len() {
             let Some(cost) = self.prices.cost(class, from.level) else {
                 // Classes are in the order in which they begin.
                 break;
@@ -222,8 +219,8 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
             if paid > self.prices.budget() {
                 continue;
             }
-            let action = self.levels.optional[class].action;
-            let mut walker = self.walker(model);
+            let action = self.ground.levels.optional[class].action;
+            let mut walker = self.ground.walker::<1>(model);
             if let Some(mut next) = walker.after_unknown(from, action, NEVER, &mut |_| {}) {
                 next.optional = Bits::of_number(paid);
                 self.add(&next, &kinds, link, Move::Optional(class as u32));

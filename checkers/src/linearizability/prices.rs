@@ -77,6 +77,19 @@ impl Prices {
         Some(class.cost[begun.checked_sub(1)?])
     }
 
+    /// By class: the weights of its limits, which say all of it.
+    pub(super) fn weights(&self) -> impl Iterator<Item = Vec<u64>> {
+        self.classes.iter().map(|class| {
+            let next = class.cost[1..].iter().chain(&[0]);
+            class
+                .cost
+                .iter()
+                .zip(next)
+                .map(|(one, next)| one - next)
+                .collect()
+        })
+    }
+
     /// What an order can cost at most.
     pub(super) fn budget(&self) -> u64 {
         self.budget

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use super::certificate::try_every_order;
+use super::certificate::{is_too_expensive, try_every_order};
 use super::level_order::Anchor;
 use super::models::{Kind, Specification};
 use super::object::{Object, search_interned};
@@ -15,11 +15,21 @@ use super::{Limits, Outcome};
 /// Configurations that one attempt may visit; an attempt that needs more counts as failed.
 const ATTEMPT_LIMIT: u64 = 4_000;
 
+/// The same for an attempt by prices, each of which needs several rounds.
+const PRICED_ATTEMPT_LIMIT: u64 = 400_000;
+
+/// Configurations to spend on the last certain state. Of a history that is harder than that, the last one so far will
+/// do.
+const ANCHOR_LIMIT: u64 = 100_000;
+
 /// Configurations to spend on what was possible before the failing operation.
 const STATES_LIMIT: u64 = 2_000;
 
 /// Steps that the trial of all orders may take.
 const TRIAL_BUDGET: u64 = 200_000;
+
+/// Steps that the trial of all orders at a price may take.
+const PRICED_TRIAL_BUDGET: u64 = 20_000_000;
 
 /// Longest history that is reduced from its beginning, not from the last point where the state was
 /// certain.
@@ -116,18 +126,42 @@ pub fn refute<O: Object>(
             return refutation;
         }
     }
-    if prefix.len() <= WHOLE_MAX_COUNT || window.is_none() {
-        let is_refuted = |weaker: &Timeline<O::Action>| {
-            let limits = attempt(deadline);
-            matches!(
-                object.decide(weaker, &limits),
-                Outcome::NotLinearizable { .. }
-            )
+    let is_refuted = |weaker: &Timeline<O::Action>, by: By| {
+        let limits = by.limits(deadline);
+        match by {
+            By::Searches => {
+                let outcome = object.decide(weaker, &limits);
+                matches!(outcome, Outcome::NotLinearizable { .. })
+            }
+            By::Prices => is_none(&object.search(weaker, by.settings(&limits))),
+        }
+    };
+    let is_short = prefix.len() <= WHOLE_MAX_COUNT || window.is_none();
+    let by = match is_short {
+        true => By::ALL.into_iter().find(|by| is_refuted(&prefix, *by)),
+        false => None,
+    };
+    if by != Some(By::Searches)
+        && let Some(window) = &window
+        && window.explain(&mut refutation, deadline)
+    {
+        return refutation;
+    }
+    if is_short {
+        let core = match by {
+            Some(by) => {
+                let is_refuted = |weaker: &Timeline<O::Action>| is_refuted(weaker, by);
+                reduce(object, &prefix, failed, is_refuted, deadline)
+            }
+            None => shown(object, &prefix, &as_it_is(&prefix)),
         };
-        let core = reduce(object, &prefix, failed, is_refuted, deadline);
         let hard_count = core.iter().filter(|one| !one.is_optional).count();
         if hard_count <= WHOLE_CORE_MAX_COUNT || window.is_none() {
-            refutation.is_proved = prove(object, &prefix, &core);
+            let search = |alone: &Timeline<O::Action>| {
+                let limits = By::Prices.limits(deadline);
+                object.search(alone, By::Prices.settings(&limits))
+            };
+            refutation.is_proved = prove(object, &prefix, &core, search);
             refutation.core = core;
         }
     }
@@ -139,13 +173,44 @@ pub fn refute<O: Object>(
     refutation
 }
 
-/// What an attempt may cost.
-fn attempt<'a>(deadline: Option<Instant>) -> Limits<'a> {
-    Limits {
-        deadline,
-        configuration_count: ATTEMPT_LIMIT,
-        ..Limits::default()
+/// How it is found out whether what is left is still contradictory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// By the two searches, in turns.
+    Searches,
+    /// By prices of operations of unknown outcome, where those make it too hard for the others.
+    Prices,
+}
+
+impl By {
+    const ALL: [Self; 2] = [Self::Searches, Self::Prices];
+
+    /// What an attempt may cost.
+    fn limits<'a>(self, deadline: Option<Instant>) -> Limits<'a> {
+        Limits {
+            deadline,
+            configuration_count: match self {
+                Self::Searches => ATTEMPT_LIMIT,
+                Self::Prices => PRICED_ATTEMPT_LIMIT,
+            },
+            ..Limits::default()
+        }
     }
+
+    fn settings<'a>(self, limits: &'a Limits<'a>) -> Settings<'a> {
+        let engines = match self {
+            Self::Searches => Engines::Both,
+            Self::Prices => Engines::Priced,
+        };
+        Settings {
+            engines,
+            ..Settings::new(limits)
+        }
+    }
+}
+
+fn is_none<S>(searched: &Searched<S>) -> bool {
+    matches!(searched, Searched::None { .. })
 }
 
 /// The last certain state of a history that fails at its end.
@@ -157,6 +222,7 @@ fn last_certain<O: Object>(
 ) -> Option<Anchor<O::State>> {
     let limits = Limits {
         deadline,
+        configuration_count: ANCHOR_LIMIT.max(20 * prefix.len() as u64),
         ..Limits::default()
     };
     let settings = Settings {
@@ -172,6 +238,7 @@ fn last_certain<O: Object>(
             // Of a hard history the first failing operation may not be known.
             anchor.filter(|_| found == failed)
         }
+        Searched::Unknown { anchor, .. } => anchor,
         _ => None,
     }
 }
@@ -272,17 +339,20 @@ impl<'a, O: Object> Window<'a, O> {
     /// Reduces the window to what contradicts the certain state. False, and nothing is changed, if that
     /// is no better than what is known.
     fn explain(&self, refutation: &mut Refutation<O::State>, deadline: Option<Instant>) -> bool {
-        let is_refuted = |weaker: &Timeline<O::Action>| {
-            let limits = attempt(deadline);
-            let searched = self.search(weaker, Settings::new(&limits));
-            matches!(searched, Searched::None { .. })
+        let search = |weaker: &Timeline<O::Action>, by: By| {
+            let limits = by.limits(deadline);
+            self.search(weaker, by.settings(&limits))
         };
-        if !is_refuted(&self.timeline) {
+        let mut ways = By::ALL.into_iter();
+        let Some(by) = ways.find(|by| is_none(&search(&self.timeline, *by))) else {
             return false;
-        }
+        };
         let object = self.started.specification;
+        let is_refuted = |weaker: &Timeline<O::Action>| is_none(&search(weaker, by));
         let core = reduce(object, &self.timeline, self.failed, is_refuted, deadline);
-        let is_proved = prove(&self.started, &self.timeline, &core);
+        let is_proved = prove(&self.started, &self.timeline, &core, |alone| {
+            search(alone, By::Prices)
+        });
         if !refutation.core.is_empty() && !is_proved {
             return false;
         }
@@ -311,14 +381,7 @@ fn reduce<O: Object>(
     mut is_refuted: impl FnMut(&Timeline<O::Action>) -> bool,
     deadline: Option<Instant>,
 ) -> Vec<CoreOperation> {
-    let intervals = timeline.intervals();
-    let mut kept: Vec<Kept> = intervals
-        .iter()
-        .map(|(_, completed)| match completed {
-            &NEVER => Kept::AsUnknown,
-            _ => Kept::AsItIs,
-        })
-        .collect();
+    let mut kept = as_it_is(timeline);
     let is_pure = |place: usize| object.kind(timeline.action(place)) == Kind::Pure;
     let mut claims: Vec<usize> = (0..timeline.len())
         .filter(|place| kept[*place] == Kept::AsItIs && *place != failed as usize)
@@ -357,6 +420,16 @@ fn reduce<O: Object>(
     shown(object, timeline, &kept)
 }
 
+/// Every operation as the history has it.
+fn as_it_is<A: Copy>(timeline: &Timeline<A>) -> Vec<Kept> {
+    let intervals = timeline.intervals().into_iter();
+    let kept = intervals.map(|(_, completed)| match completed {
+        NEVER => Kept::AsUnknown,
+        _ => Kept::AsItIs,
+    });
+    kept.collect()
+}
+
 /// What still makes a claim, and operations of unknown outcome that could have satisfied one.
 fn shown<O: Object>(
     object: &O,
@@ -377,11 +450,12 @@ fn shown<O: Object>(
         .collect()
 }
 
-/// Whether every order of the core was tried in vain.
+/// Whether every order of the core was tried in vain; if those are too many, at the prices that `search` finds.
 fn prove<S: Specification>(
     started: &S,
     timeline: &Timeline<S::Action>,
     core: &[CoreOperation],
+    search: impl Fn(&Timeline<S::Action>) -> Searched<S::State>,
 ) -> bool {
     let (alone, _) = timeline.weaken(|place| {
         match core.binary_search_by_key(&(place as u32), |one| one.operation) {
@@ -392,7 +466,68 @@ fn prove<S: Specification>(
     });
     match try_every_order(started, &alone, TRIAL_BUDGET) {
         Some(true) => panic!("the operations that should contradict each other have a legal order"),
-        Some(false) => true,
-        None => false,
+        Some(false) => return true,
+        None => {}
+    }
+    match search(&alone) {
+        Searched::None { charges, .. } => {
+            is_too_expensive(started, &alone, &charges, PRICED_TRIAL_BUDGET) == Some(true)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::register::{Action, Register};
+    use super::*;
+
+    /// Every change between four values may have happened once by a write, and once by a compare-and-set of unknown
+    /// outcome. Somebody reads values one after the other.
+    fn visits(values: &[u32]) -> Timeline<Action> {
+        let mut timeline = Timeline::new();
+        for new in 0..4 {
+            timeline.invoke(Action::Write(new));
+            for expected in (0..4).filter(|expected| *expected != new) {
+                timeline.invoke(Action::CompareAndSet { expected, new });
+            }
+        }
+        for value in values {
+            let read = timeline.invoke(Action::Read(*value));
+            timeline.complete(read);
+        }
+        timeline
+    }
+
+    #[test]
+    fn what_prices_refute_is_reduced_and_checked_at_these_prices() {
+        // Four uses lead to 1 at most; the other values come less often.
+        let others = [0, 2, 3, 0, 2];
+        let values: Vec<u32> = others
+            .iter()
+            .flat_map(|other| [1, 1, *other, *other])
+            .collect();
+        let timeline = visits(&values);
+        let failed = 16 + 4 * 4;
+        let register = Register { initial: 0 };
+        let limits = By::Prices.limits(None);
+        let search =
+            |weaker: &Timeline<Action>| register.search(weaker, By::Prices.settings(&limits));
+        let is_refuted = |weaker: &Timeline<Action>| is_none(&search(weaker));
+        assert!(is_refuted(&timeline));
+        let core = reduce(&register, &timeline, failed, is_refuted, None);
+        let claims = core.iter().filter(|one| !one.is_optional);
+        let claims: Vec<u32> = claims.map(|one| one.operation).collect();
+        // Five times 1, and something else between any two.
+        assert_eq!(claims.len(), 9, "{claims:?}");
+        assert!(claims.contains(&failed));
+        assert!(prove(&register, &timeline, &core, search));
+        let Searched::None { charges, .. } = search(&timeline) else {
+            panic!("it was refuted before");
+        };
+        assert_eq!(
+            is_too_expensive(&register, &timeline, &charges, 1_000_000),
+            Some(true)
+        );
     }
 }

@@ -83,8 +83,9 @@ fn perform(open: &mut Open, states: &mut Vec<Lists>, mistakes: u64, draws: &mut 
     open.result = Some(results);
 }
 
-/// A history of a few transactions; `mistakes` in percent.
-fn history(seed: u64, mistakes: u64) -> String {
+/// A history of a few transactions; `mistakes` in percent, and `repeats`: how many of a hundred appends are of what was
+/// appended before.
+fn history(seed: u64, mistakes: u64, repeats: u64) -> String {
     let mut draws = Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut states = vec![Lists::new()];
     let mut open: Vec<Open> = Vec::new();
@@ -95,6 +96,9 @@ fn history(seed: u64, mistakes: u64) -> String {
             let steps = (0..1 + draws.below(3)).map(|_| {
                 let key = draws.below(2);
                 let append = (draws.below(2) == 0).then(|| {
+                    if repeats > 0 && draws.below(100) < repeats {
+                        return 2 + draws.below(next_element);
+                    }
                     next_element += 1;
                     next_element
                 });
@@ -192,7 +196,7 @@ fn the_oracle_and_the_graph_say_the_same() {
     let (mut good, mut bad) = (0, 0);
     let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
     for seed in 1..=FUZZ_COUNT {
-        let text = history(seed, [0, 20, 50, 90][seed as usize % 4]);
+        let text = history(seed, [0, 20, 50, 90][seed as usize % 4], 0);
         let parse = || read(text.as_bytes(), None, false).expect("it is well-formed");
         let findings = find(parse()).expect("it is well-formed");
         let explained = oracle(&Table::new(parse()).expect("it is well-formed"));
@@ -235,3 +239,28 @@ fn the_oracle_and_the_graph_say_the_same() {
 
 /// Histories in every run of the tests.
 const FUZZ_COUNT: u64 = 6_000;
+
+/// Histories in which transactions append the same.
+const REPEATED_FUZZ_COUNT: u64 = 3_000;
+
+#[test]
+fn the_oracle_and_the_graph_say_the_same_of_elements_that_are_appended_repeatedly() {
+    let (mut good, mut bad) = (0, 0);
+    for seed in 1..=REPEATED_FUZZ_COUNT {
+        let text = history(seed, [0, 20, 50][seed as usize % 3], 60);
+        let parse = || read(text.as_bytes(), None, false).expect("it is well-formed");
+        let table = Table::new(parse()).expect("it is well-formed");
+        if table.repeated.is_empty() {
+            continue;
+        }
+        let findings = find(parse()).expect("it is well-formed");
+        let explained = oracle(&table);
+        let invalid = findings.valid() == Validity::Invalid;
+        let said = findings.summary();
+        assert_eq!(invalid, !explained, "seed {seed}: {said}\n{text}");
+        assert!(!findings.is_undecided, "seed {seed}: {said}\n{text}");
+        good += u64::from(explained);
+        bad += u64::from(!explained);
+    }
+    assert!(good > 500 && bad > 200, "{good} {bad}");
+}

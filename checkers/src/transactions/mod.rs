@@ -10,7 +10,9 @@
 mod anomaly;
 mod components;
 mod cycles;
+mod flaws;
 mod graph;
+mod guesses;
 mod table;
 mod versions;
 mod words;
@@ -32,8 +34,9 @@ use crate::histories::{self, Damage, History};
 use crate::{conclusion, counted, not_understood};
 use anomaly::Anomalies;
 use graph::Graph;
+use guesses::Guessed;
 use table::Table;
-use versions::Versions;
+use versions::{Guess, Versions};
 
 const SOURCE: &str = "Adya 1999 (isolation by cycles); Kingsbury & Alvaro 2020 (Elle)";
 
@@ -50,6 +53,17 @@ pub struct Findings {
     evidence: Vec<Json>,
     /// What was passed over when the history was read.
     pub notes: Vec<String>,
+    /// What is to be said of elements that were appended repeatedly, where it matters.
+    repeated: Option<String>,
+    /// Whether it could not be decided who appended them.
+    is_undecided: bool,
+}
+
+/// What one look at a history found.
+struct Search {
+    versions: Versions,
+    graph: Graph,
+    anomalies: Anomalies,
 }
 
 /// How much there was to check.
@@ -77,24 +91,21 @@ pub fn has_transactions(history: &History) -> bool {
     functions.any(|name| table::FUNCTIONS.contains(&name.as_str()))
 }
 
-/// Looks for everything that no order of the transactions allows.
-///
-/// # Errors
-/// When an operation is no transaction, or appends what was appended before; with its line.
-pub fn find(history: History) -> Result<Findings, Damage> {
-    let table = Table::new(history)?;
+/// Looks for everything that no order of the transactions allows, given who appended what was appended
+/// repeatedly, as far as that is known.
+fn look(table: &Table, guess: &Guess) -> Search {
     let mut anomalies = Anomalies::default();
-    let versions = Versions::find(&table, &mut anomalies);
-    let graph = Graph::new(&table, &versions);
+    let versions = Versions::find(table, guess, &mut anomalies);
+    let graph = Graph::new(table, &versions);
     let found = components::components(&graph);
     for (number, component) in found.iter().enumerate() {
         let basic = match number < CYCLES_MAX_COUNT {
-            true => cycles::most_basic(&graph, &table, component),
+            true => cycles::most_basic(&graph, table, component),
             false => None,
         };
         match basic {
             Some((kind, cycle)) => {
-                let told = words::cycle(&table, &versions, &graph, kind, &cycle);
+                let told = words::cycle(table, &versions, &graph, kind, &cycle);
                 let involved = told.transactions.clone();
                 anomalies.note(kind, involved, || told.text);
             }
@@ -103,6 +114,56 @@ pub fn find(history: History) -> Result<Findings, Damage> {
             }),
         }
     }
+    Search {
+        versions,
+        graph,
+        anomalies,
+    }
+}
+
+/// Looks for everything that no order of the transactions allows.
+///
+/// An element that several transactions appended to one list tells who came before whom only where it is clear
+/// which of them is meant: where the others failed, or read their own append. Otherwise every answer is tried.
+///
+/// # Errors
+/// When an operation is no transaction; with its line.
+pub fn find(history: History) -> Result<Findings, Damage> {
+    let table = Table::new(history)?;
+    let mut search = look(&table, &Guess::default());
+    let mut repeated = None;
+    let mut is_undecided = false;
+    if search.anomalies.is_empty() && !search.versions.ambiguous.is_empty() {
+        let example = &search.versions.ambiguous[0];
+        let speaker = words::Speaker { table: &table };
+        let example = format!(
+            "{} of key {}",
+            speaker.value(example.element),
+            speaker.key(example.key)
+        );
+        match guesses::try_all(&table, &search.versions.ambiguous) {
+            Guessed::Fits(found) => search = *found,
+            Guessed::Contradicted(found, count) => {
+                repeated = Some(format!(
+                    "several transactions appended {example}; all {count} answers to who appended what contradict \
+                     something, this is the first"
+                ));
+                search = *found;
+            }
+            Guessed::Undecided => {
+                repeated = Some(format!(
+                    "several transactions appended the same, such as {example}, and there are too many answers to \
+                     who appended what"
+                ));
+                is_undecided = true;
+            }
+        }
+    }
+    let Search {
+        versions,
+        graph,
+        anomalies,
+    } = search;
     let speaker = words::Speaker { table: &table };
     let evidence = anomalies.told().map(|anomaly| {
         let involved = anomaly.transactions.iter().take(20);
@@ -123,6 +184,8 @@ pub fn find(history: History) -> Result<Findings, Damage> {
         evidence: evidence.collect(),
         anomalies,
         notes: table.history.notes,
+        repeated,
+        is_undecided,
     })
 }
 
@@ -137,7 +200,7 @@ impl Findings {
             seen_element_count,
             ..
         } = self.counts;
-        if ok_count == 0 || seen_element_count == 0 {
+        if ok_count == 0 || seen_element_count == 0 || self.is_undecided {
             return Validity::Unknown;
         }
         Validity::Valid
@@ -174,7 +237,15 @@ impl Findings {
                     names => format!(" (also {})", names.join(", ")),
                 };
                 let sentence = first.text.lines().next().unwrap_or_default();
-                format!("{}: {sentence}{others}", first.kind.name())
+                let repeated = match &self.repeated {
+                    Some(repeated) => format!(" ({repeated})"),
+                    None => String::new(),
+                };
+                format!("{}: {sentence}{others}{repeated}", first.kind.name())
+            }
+            (None, Validity::Unknown) if self.is_undecided => {
+                let repeated = self.repeated.as_deref().unwrap_or_default();
+                format!("{repeated} ({told})")
             }
             (None, Validity::Unknown) => {
                 format!("nothing that was appended was ever read, so nothing was checked ({told})")

@@ -1,6 +1,8 @@
 //! Owns transactions as numbers: who did what in which order, as a history of any format says it.
 //! Never judges; what is no transaction of appends and reads is refused, with its line.
 
+use std::collections::hash_map::Entry;
+
 use results::history::OperationType;
 use rustc_hash::FxHashMap;
 
@@ -44,17 +46,24 @@ pub(super) struct Table {
     pub(super) lists: Vec<Value>,
     /// Names of the lists, by their number.
     pub(super) keys: Vec<Value>,
-    /// By key and element: the transaction that appends it.
+    /// By key and element: the transaction that appends it, the first one if it is appended repeatedly.
     pub(super) writers: FxHashMap<(u32, Value), u32>,
+    /// By key and element, for what is appended repeatedly: one entry for each time, in the order of invocations.
+    pub(super) repeated: FxHashMap<(u32, Value), Vec<u32>>,
+    /// By transaction and key, for long transactions: the last element that it appends.
+    last_appends: FxHashMap<(u32, u32), Value>,
     /// By record: its transaction.
     pub(super) of_record: Vec<u32>,
 }
+
+/// In transactions with more steps, nothing is looked for from step to step.
+pub(super) const SHORT_STEP_COUNT: usize = 64;
 
 impl Table {
     /// Takes a history apart.
     ///
     /// # Errors
-    /// When operations do not fit together, are no transactions, or append an element twice.
+    /// When operations do not fit together, or are no transactions.
     pub(super) fn new(mut history: History) -> Result<Self, Damage> {
         let Pairs { pairs, of_record } = pairs::pair(&history)?;
         let mut builder = Builder {
@@ -64,6 +73,8 @@ impl Table {
             keys: Vec::new(),
             key_numbers: FxHashMap::default(),
             writers: FxHashMap::default(),
+            repeated: FxHashMap::default(),
+            last_appends: FxHashMap::default(),
         };
         let mut transactions = Vec::with_capacity(pairs.len());
         for (number, pair) in pairs.iter().enumerate() {
@@ -82,14 +93,14 @@ impl Table {
             }
             let first_step = builder.steps.len() as u32;
             let is_ok = outcome == OperationType::Ok;
-            let read = |argument: Argument, builder: &mut Builder, values: &mut Values| {
-                builder.steps_of(argument, number as u32, values)
-            };
-            read(invoke.argument, &mut builder, &mut history.values)
+            builder
+                .steps_of(invoke.argument, &mut history.values)
                 .map_err(|reason| refuse(invoke.line, reason))?;
+            builder.note_writer(first_step as usize, number as u32);
             if let Some(completion) = completion.filter(|_| is_ok) {
                 let asked = builder.steps.split_off(first_step as usize);
-                read(completion.argument, &mut builder, &mut history.values)
+                builder
+                    .steps_of(completion.argument, &mut history.values)
                     .map_err(|reason| refuse(completion.line, reason))?;
                 if !is_answer(&asked, &builder.steps[first_step as usize..]) {
                     let reason = format!(
@@ -114,6 +125,8 @@ impl Table {
             lists: builder.lists,
             keys: builder.keys,
             writers: builder.writers,
+            repeated: builder.repeated,
+            last_appends: builder.last_appends,
             of_record,
         })
     }
@@ -136,6 +149,49 @@ impl Table {
 
     pub(super) fn is_ok(&self, transaction: u32) -> bool {
         self.transactions[transaction as usize].outcome == OperationType::Ok
+    }
+
+    /// Who may have appended an element: one entry for each time. What failed for certain did not, unless nobody
+    /// else could.
+    pub(super) fn appenders(&self, key: u32, element: Value) -> Vec<u32> {
+        let first = self.writers.get(&(key, element));
+        let Some(all) = self.repeated.get(&(key, element)) else {
+            return first.copied().into_iter().collect();
+        };
+        let may_have = |one: &&u32| {
+            let outcome = self.transactions[**one as usize].outcome;
+            outcome != OperationType::Fail
+        };
+        let likely: Vec<u32> = all.iter().filter(may_have).copied().collect();
+        match likely.is_empty() {
+            true => all.clone(),
+            false => likely,
+        }
+    }
+
+    /// The first of them, without looking for all.
+    pub(super) fn first_appender(&self, key: u32, element: Value) -> Option<u32> {
+        let first = self.writers.get(&(key, element)).copied()?;
+        let all = self.repeated.get(&(key, element));
+        let mut all = all.into_iter().flatten().copied();
+        let likely = all.find(|one| {
+            let outcome = self.transactions[*one as usize].outcome;
+            outcome != OperationType::Fail
+        });
+        Some(likely.unwrap_or(first))
+    }
+
+    /// The last element that a transaction appends to a list.
+    pub(super) fn last_append(&self, transaction: u32, key: u32) -> Option<Value> {
+        let steps = self.steps(transaction);
+        if steps.len() > SHORT_STEP_COUNT {
+            return self.last_appends.get(&(transaction, key)).copied();
+        }
+        let mut steps = steps.iter().rev();
+        steps.find_map(|step| match *step {
+            Step::Append { key: of, element } if of == key => Some(element),
+            _ => None,
+        })
     }
 
     /// All transactions that certainly took place.
@@ -163,16 +219,13 @@ struct Builder {
     keys: Vec<Value>,
     key_numbers: FxHashMap<Value, u32>,
     writers: FxHashMap<(u32, Value), u32>,
+    repeated: FxHashMap<(u32, Value), Vec<u32>>,
+    last_appends: FxHashMap<(u32, u32), Value>,
 }
 
 impl Builder {
-    /// Reads the steps of one line. Those of an invocation and of its completion append the same.
-    fn steps_of(
-        &mut self,
-        argument: Argument,
-        transaction: u32,
-        values: &mut Values,
-    ) -> Result<(), String> {
+    /// Reads the steps of one line.
+    fn steps_of(&mut self, argument: Argument, values: &mut Values) -> Result<(), String> {
         let (two, one);
         let steps = match argument {
             Argument::Two(first, second) => {
@@ -199,7 +252,10 @@ impl Builder {
             };
             let key = self.key(*key);
             let step = match name_of(*name, values) {
-                Some("append") => self.append(key, *value, transaction, values)?,
+                Some("append") => Step::Append {
+                    key,
+                    element: *value,
+                },
                 Some("r" | "read") => Step::Read {
                     key,
                     list: self.list(*value, values)?,
@@ -216,22 +272,26 @@ impl Builder {
         Ok(())
     }
 
-    fn append(
-        &mut self,
-        key: u32,
-        element: Value,
-        transaction: u32,
-        values: &Values,
-    ) -> Result<Step, String> {
-        let writer = *self.writers.entry((key, element)).or_insert(transaction);
-        if writer != transaction {
-            return Err(format!(
-                "{} is appended to key {} for the second time, so nobody can tell who saw what",
-                values.show(element),
-                values.show(self.keys[key as usize])
-            ));
+    /// Notes what a transaction appends: the steps from `first_step` on.
+    fn note_writer(&mut self, first_step: usize, transaction: u32) {
+        let steps = &self.steps[first_step..];
+        for step in steps {
+            let Step::Append { key, element } = *step else {
+                continue;
+            };
+            if steps.len() > SHORT_STEP_COUNT {
+                self.last_appends.insert((transaction, key), element);
+            }
+            match self.writers.entry((key, element)) {
+                Entry::Vacant(entry) => {
+                    entry.insert(transaction);
+                }
+                Entry::Occupied(first) => {
+                    let all = self.repeated.entry((key, element));
+                    all.or_insert_with(|| vec![*first.get()]).push(transaction);
+                }
+            }
         }
-        Ok(Step::Append { key, element })
     }
 
     fn key(&mut self, key: Value) -> u32 {

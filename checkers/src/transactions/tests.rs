@@ -294,12 +294,6 @@ fn histories_of_something_else_are_refused_with_their_line() {
         let said = refused(&line(value));
         assert!(said.contains("1") && said.contains(part), "{said}");
     }
-    let twice = [
-        line(r#"[["append","x",1]]"#),
-        r#"{"process":1,"type":"invoke","f":"txn","value":[["append","x",1]]}"#.to_owned(),
-    ];
-    let said = refused(&twice.join("\n"));
-    assert!(said.contains("second time") && said.contains('2'), "{said}");
     let other = refused(r#"{"process":0,"type":"invoke","f":"read","value":null}"#);
     assert!(other.contains("txn"), "{other}");
 }
@@ -313,4 +307,76 @@ fn keywords_of_other_histories_are_understood() {
     let history = read(text.as_bytes(), None, false).expect("it is well-formed");
     let found = find(history).expect("it is well-formed");
     assert_eq!(found.valid(), Validity::Valid, "{}", found.summary());
+}
+
+#[test]
+fn nobody_reads_what_it_appends_later() {
+    let early = one_by_one(&[(
+        r#"["r","x",null],["append","x",1]"#,
+        r#"["r","x",[1]],["append","x",1]"#,
+    )]);
+    assert_eq!(kinds(&early), [Kind::Internal], "{}", early.summary());
+}
+
+#[test]
+fn an_element_that_is_appended_repeatedly_tells_what_it_can() {
+    let append = r#"["append","x",1]"#;
+    let (read, once) = (r#"["r","x",null]"#, r#"["r","x",[1]]"#);
+    // The other one failed, so it is clear who appended what was read.
+    let failed = findings(&[
+        (0, "invoke", append),
+        (0, "fail", append),
+        (1, "invoke", append),
+        (1, "ok", append),
+        (2, "invoke", read),
+        (2, "ok", once),
+    ]);
+    assert_eq!(failed.valid(), Validity::Valid, "{}", failed.summary());
+    // Both are over, and one is missing, whichever that is.
+    let lost = one_by_one(&[same(append), same(append), (read, once)]);
+    assert_eq!(kinds(&lost), [Kind::GSingleRealTime]);
+    assert!(
+        lost.summary().contains("all 2 answers"),
+        "{}",
+        lost.summary()
+    );
+    let both = one_by_one(&[
+        same(append),
+        (read, once),
+        same(append),
+        (read, r#"["r","x",[1,1]]"#),
+    ]);
+    assert_eq!(both.valid(), Validity::Valid, "{}", both.summary());
+    let thrice = one_by_one(&[same(append), same(append), (read, r#"["r","x",[1,1,1]]"#)]);
+    assert!(kinds(&thrice).contains(&Kind::Duplicate));
+    // One transaction may append the same twice, but all of that at once.
+    let twice = r#"["append","x",1],["append","x",1]"#;
+    let whole = one_by_one(&[same(twice), (read, r#"["r","x",[1,1]]"#)]);
+    assert_eq!(whole.valid(), Validity::Valid, "{}", whole.summary());
+    let half = at_once(&[same(twice), (read, once), (read, r#"["r","x",[1,1]]"#)]);
+    assert_eq!(half.valid(), Validity::Invalid);
+}
+
+/// Who appended what is not told by anything, and there are too many answers to try them all.
+#[test]
+fn too_many_answers_are_unknown_and_the_reason_is_told() {
+    let steps: Vec<String> = (1..=9)
+        .map(|number| format!(r#"["append","x",0],["append","y",{number}]"#))
+        .collect();
+    let mut transactions: Vec<(&str, &str)> = steps
+        .iter()
+        .map(|steps| (steps.as_str(), steps.as_str()))
+        .collect();
+    let read = (
+        r#"["r","x",null],["r","y",null]"#,
+        r#"["r","x",[0,0,0,0,0,0,0,0,0]],["r","y",[9,8,7,6,5,4,3,2,1]]"#,
+    );
+    transactions.push(read);
+    let found = at_once(&transactions);
+    let said = found.summary();
+    assert_eq!(found.valid(), Validity::Unknown, "{said}");
+    assert!(
+        said.contains("0 of key \"x\"") && said.contains("too many answers"),
+        "{said}"
+    );
 }

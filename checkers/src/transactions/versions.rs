@@ -4,7 +4,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::anomaly::{Anomalies, Kind};
-use super::table::{NONE, Step, Table};
+use super::flaws::{self, note_duplicates, note_incompatible, note_sources, note_turned};
+use super::table::{NONE, SHORT_STEP_COUNT, Step, Table};
 use super::words;
 use crate::histories::Value;
 
@@ -19,7 +20,7 @@ pub(super) struct Order {
     is_last: Vec<bool>,
     /// Transactions that took place and appended something that is not in it. Each once.
     pub(super) unread: Vec<u32>,
-    /// Whether an element is in it twice, so that it is no order.
+    /// Whether an element is in it more often than it was appended, so that it is no order.
     pub(super) is_broken: bool,
 }
 
@@ -46,11 +47,27 @@ pub(super) struct Versions {
     pub(super) seen_element_count: u64,
     /// Transactions that read a list and then append to it.
     pub(super) update_count: u64,
+    /// Elements that several transactions may have appended, and nothing tells which of them.
+    pub(super) ambiguous: Vec<Ambiguous>,
 }
+
+/// An element of a list that several transactions may have appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ambiguous {
+    pub(super) key: u32,
+    pub(super) element: Value,
+    /// Where in the longest list it is, so often as nobody knows who appended it.
+    pub(super) places: Vec<usize>,
+    /// Who may have appended it: one entry for each time, in the order of invocations.
+    pub(super) candidates: Vec<u32>,
+}
+
+/// A guess who appended what several transactions may have appended, by list and place in the longest one.
+pub(super) type Guess = FxHashMap<(u32, usize), u32>;
 
 impl Versions {
     /// Finds the orders, and notes what contradicts them.
-    pub(super) fn find(table: &Table, anomalies: &mut Anomalies) -> Self {
+    pub(super) fn find(table: &Table, guess: &Guess, anomalies: &mut Anomalies) -> Self {
         let mut versions = Self {
             orders: vec![Order::default(); table.keys.len()],
             seen: Vec::new(),
@@ -58,10 +75,15 @@ impl Versions {
             read_count: 0,
             seen_element_count: 0,
             update_count: 0,
+            ambiguous: Vec::new(),
         };
         versions.find_longest(table);
+        let own_places = match table.repeated.is_empty() {
+            true => Guess::default(),
+            false => versions.own_places(table),
+        };
         for key in 0..versions.orders.len() as u32 {
-            versions.find_writers(table, key, anomalies);
+            versions.find_writers(table, key, &own_places, guess, anomalies);
         }
         versions.find_committed(table);
         versions.look_at_reads(table, anomalies);
@@ -93,21 +115,112 @@ impl Versions {
         }
     }
 
-    fn find_writers(&mut self, table: &Table, key: u32, anomalies: &mut Anomalies) {
+    /// Who appended what is in a longest list, as far as a transaction tells by reading it right afterwards.
+    fn own_places(&self, table: &Table) -> Guess {
+        let mut known = Guess::default();
+        for transaction in table.ok() {
+            let mut own: FxHashMap<u32, Vec<Value>> = FxHashMap::default();
+            for step in table.steps(transaction) {
+                match *step {
+                    Step::Append { key, element } => own.entry(key).or_default().push(element),
+                    Step::Read { list: NONE, .. } => {}
+                    Step::Read { key, list } => {
+                        let Some(own) = own.get(&key) else {
+                            continue;
+                        };
+                        let (elements, order) = (table.elements(list), &self.orders[key as usize]);
+                        let is_prefix = order.longest.is_some_and(|(longest, _)| {
+                            table.elements(longest).starts_with(elements)
+                        });
+                        if is_prefix && elements.ends_with(own) {
+                            let places = elements.len() - own.len()..elements.len();
+                            known.extend(places.map(|place| ((key, place), transaction)));
+                        }
+                    }
+                }
+            }
+        }
+        known
+    }
+
+    /// Finds out who appended elements that were appended repeatedly, as far as something tells.
+    fn find_among_several(
+        &mut self,
+        table: &Table,
+        (key, element): (u32, Value),
+        places: &[usize],
+        own_places: &Guess,
+        guess: &Guess,
+    ) {
+        let mut candidates = table.appenders(key, element);
+        let mut open = Vec::new();
+        for place in places {
+            let known = own_places
+                .get(&(key, *place))
+                .or_else(|| guess.get(&(key, *place)));
+            let taken = known.and_then(|one| candidates.iter().position(|other| other == one));
+            match taken {
+                Some(at) => {
+                    self.orders[key as usize].writers[*place] = candidates.remove(at);
+                }
+                None => open.push(*place),
+            }
+        }
+        let is_one = candidates.iter().all(|one| *one == candidates[0]);
+        if is_one && candidates.len() >= open.len() {
+            for (place, writer) in open.iter().zip(&candidates) {
+                self.orders[key as usize].writers[*place] = *writer;
+            }
+        } else if !open.is_empty() {
+            self.ambiguous.push(Ambiguous {
+                key,
+                element,
+                places: open,
+                candidates,
+            });
+        }
+    }
+
+    fn find_writers(
+        &mut self,
+        table: &Table,
+        key: u32,
+        own_places: &Guess,
+        guess: &Guess,
+        anomalies: &mut Anomalies,
+    ) {
         let Some((list, reader)) = self.orders[key as usize].longest else {
             return;
         };
         let order = &mut self.orders[key as usize];
         let elements = table.elements(list);
         order.is_broken = note_duplicates(table, key, reader, elements, anomalies);
-        for element in elements {
+        let mut repeated: FxHashMap<Value, Vec<usize>> = FxHashMap::default();
+        for (place, element) in elements.iter().enumerate() {
             let writer = table.writers.get(&(key, *element)).copied();
-            order.writers.push(writer.unwrap_or(NONE));
-            order.is_last.push(
-                writer.is_none_or(|writer| last_append(table, writer, key) == Some(*element)),
-            );
+            let is_repeated =
+                !table.repeated.is_empty() && table.repeated.contains_key(&(key, *element));
+            order.writers.push(match writer {
+                Some(writer) if !is_repeated => writer,
+                _ => NONE,
+            });
+            if is_repeated {
+                repeated.entry(*element).or_default().push(place);
+            }
         }
+        if !order.is_broken {
+            let mut repeated: Vec<_> = repeated.into_iter().collect();
+            repeated.sort_unstable_by_key(|(_, places)| places[0]);
+            for (element, places) in repeated {
+                self.find_among_several(table, (key, element), &places, own_places, guess);
+            }
+        }
+        let order = &mut self.orders[key as usize];
         let writers = std::mem::take(&mut order.writers);
+        let is_last = writers.iter().zip(elements).map(|(writer, element)| {
+            *writer == NONE || table.last_append(*writer, key) == Some(*element)
+        });
+        order.is_last = is_last.collect();
         note_sources(table, key, reader, elements, anomalies);
         note_turned(table, key, (reader, elements), &writers, anomalies);
         self.orders[key as usize].writers = writers;
@@ -129,11 +242,18 @@ impl Versions {
         let mut told: FxHashSet<(u32, u32)> = FxHashSet::default();
         for transaction in table.ok() {
             places.clear();
+            let mut numbers: FxHashMap<u32, usize> = FxHashMap::default();
             for step in table.steps(transaction) {
                 let (Step::Append { key, .. } | Step::Read { key, .. }) = *step;
-                let at = places.iter().position(|place| place.key == key);
+                let at = match table.steps(transaction).len() > SHORT_STEP_COUNT {
+                    true => numbers.get(&key).copied(),
+                    false => places.iter().position(|place| place.key == key),
+                };
                 let at = at.unwrap_or_else(|| {
                     places.push(Place::new(key));
+                    if table.steps(transaction).len() > SHORT_STEP_COUNT {
+                        numbers.insert(key, places.len() - 1);
+                    }
                     places.len() - 1
                 });
                 let place = &mut places[at];
@@ -166,6 +286,9 @@ impl Versions {
                     continue;
                 }
                 let length = outside.len() as u32;
+                if !place.own.is_empty() && order.writers[..outside.len()].contains(&transaction) {
+                    flaws::note_own_future(table, key, transaction, elements, anomalies);
+                }
                 self.look_at_last(table, transaction, key, outside, anomalies);
                 let is_updated = place.own.len() > own_count;
                 self.update_count += u64::from(is_updated);
@@ -217,17 +340,37 @@ impl Versions {
                 None => FxHashSet::default(),
             })
             .collect();
+        let doings = match self.ambiguous.is_empty() && !table.repeated.is_empty() {
+            true => doings(table, &self.orders),
+            false => FxHashMap::default(),
+        };
         for transaction in 0..table.transactions.len() as u32 {
             if !self.is_committed[transaction as usize] {
                 continue;
             }
+            let appended = match doings.is_empty() {
+                true => FxHashMap::default(),
+                false => append_counts(table, transaction),
+            };
             for step in table.steps(transaction) {
                 let Step::Append { key, element } = step else {
                     continue;
                 };
                 let order = &mut self.orders[*key as usize];
                 let is_new = order.unread.last() != Some(&transaction);
-                if order.longest.is_some() && is_new && !read[*key as usize].contains(element) {
+                if order.longest.is_none() || !is_new {
+                    continue;
+                }
+                let is_unread = match read[*key as usize].contains(element) {
+                    false => true,
+                    true if doings.is_empty() || order.is_broken => false,
+                    true => {
+                        let there = doings.get(&(*key, *element, transaction));
+                        let appended = appended.get(&(*key, *element));
+                        there.copied().unwrap_or(0) < appended.copied().unwrap_or(0)
+                    }
+                };
+                if is_unread {
                     order.unread.push(transaction);
                 }
             }
@@ -305,141 +448,30 @@ impl Place {
     }
 }
 
-/// The last element that the transaction appends to the list.
-fn last_append(table: &Table, transaction: u32, key: u32) -> Option<Value> {
-    let steps = table.steps(transaction).iter().rev();
-    steps.copied().find_map(|step| match step {
-        Step::Append { key: of, element } if of == key => Some(element),
-        _ => None,
-    })
-}
-
-/// Notes elements that are in a list more than once. Returns whether there are any.
-fn note_duplicates(
-    table: &Table,
-    key: u32,
-    reader: u32,
-    elements: &[Value],
-    anomalies: &mut Anomalies,
-) -> bool {
-    let mut known = FxHashSet::default();
-    let twice = elements.iter().find(|element| !known.insert(**element));
-    let Some(twice) = twice else {
-        return false;
-    };
-    let writer = table.writers.get(&(key, *twice)).copied();
-    let involved = std::iter::once(reader).chain(writer.filter(|writer| *writer != reader));
-    anomalies.note(Kind::Duplicate, involved, || {
-        let speaker = words::Speaker { table };
-        let by = writer.map_or_else(String::new, |writer| {
-            format!(", which {} appended once", speaker.name(writer))
-        });
-        format!(
-            "{} read {} of key {} more than once{by}",
-            speaker.name(reader),
-            speaker.value(*twice),
-            speaker.key(key)
-        )
-    });
-    true
-}
-
-/// Notes elements that nobody appended, or only transactions that failed.
-fn note_sources(
-    table: &Table,
-    key: u32,
-    reader: u32,
-    elements: &[Value],
-    anomalies: &mut Anomalies,
-) {
-    use results::history::OperationType::Fail;
-    for element in elements {
-        let speaker = words::Speaker { table };
-        let read = || {
-            format!(
-                "{} read {} of key {}",
-                speaker.name(reader),
-                speaker.value(*element),
-                speaker.key(key)
-            )
-        };
-        match table.writers.get(&(key, *element)) {
-            None => anomalies.note(Kind::Phantom, [reader], || {
-                format!("{}, which nobody ever appended", read())
-            }),
-            Some(writer) if table.transactions[*writer as usize].outcome == Fail => {
-                anomalies.note(Kind::G1a, [reader, *writer], || {
-                    format!(
-                        "{}, which only {} appended, and that failed for certain",
-                        read(),
-                        speaker.name(*writer)
-                    )
-                });
+/// By key, element and transaction, of what was appended repeatedly: how often the element is in the longest list by
+/// the doing of the transaction.
+fn doings(table: &Table, orders: &[Order]) -> FxHashMap<(u32, Value, u32), usize> {
+    let mut doings = FxHashMap::default();
+    for (key, order) in (0..).zip(orders) {
+        let longest = order.longest.map(|(list, _)| table.elements(list));
+        for (element, writer) in longest.unwrap_or_default().iter().zip(&order.writers) {
+            if table.repeated.contains_key(&(key, *element)) {
+                *doings.entry((key, *element, *writer)).or_default() += 1;
             }
-            Some(_) => {}
         }
     }
+    doings
 }
 
-/// Notes elements of one transaction that stand next to each other, but not in the order of its steps. What
-/// stands apart from each other is a cycle with what is between.
-fn note_turned(
-    table: &Table,
-    key: u32,
-    (reader, elements): (u32, &[Value]),
-    writers: &[u32],
-    anomalies: &mut Anomalies,
-) {
-    for (two, of) in elements.windows(2).zip(writers.windows(2)) {
-        if of[0] != of[1] || of[0] == NONE || two[0] == two[1] {
-            continue;
+/// How often a transaction appends what was appended repeatedly, by key and element.
+fn append_counts(table: &Table, transaction: u32) -> FxHashMap<(u32, Value), usize> {
+    let mut counts = FxHashMap::default();
+    for step in table.steps(transaction) {
+        if let Step::Append { key, element } = *step
+            && table.repeated.contains_key(&(key, element))
+        {
+            *counts.entry((key, element)).or_default() += 1;
         }
-        let later = |element: Value| {
-            let mut steps = table.steps(of[0]).iter();
-            steps.position(|step| *step == Step::Append { key, element })
-        };
-        if later(two[0]) < later(two[1]) {
-            continue;
-        }
-        anomalies.note(Kind::IncompatibleOrder, [reader, of[0]], || {
-            let speaker = words::Speaker { table };
-            format!(
-                "{} read {} before {} of key {}, but {} appended them the other way round",
-                speaker.name(reader),
-                speaker.value(two[0]),
-                speaker.value(two[1]),
-                speaker.key(key),
-                speaker.name(of[0])
-            )
-        });
     }
-}
-
-/// Notes that two lists cannot both be the beginning of one.
-fn note_incompatible(
-    table: &Table,
-    order: &Order,
-    key: u32,
-    reader: u32,
-    elements: &[Value],
-    anomalies: &mut Anomalies,
-) {
-    let Some((longest, other)) = order.longest else {
-        return;
-    };
-    anomalies.note(Kind::IncompatibleOrder, [other, reader], || {
-        let speaker = words::Speaker { table };
-        let whole = table.elements(longest);
-        let common = whole.iter().zip(elements);
-        let common = common.take_while(|(one, other)| one == other).count();
-        format!(
-            "{} read {} of key {}, but {} read {}: they differ from place {} on",
-            speaker.name(other),
-            speaker.list(whole),
-            speaker.key(key),
-            speaker.name(reader),
-            speaker.list(elements),
-            common + 1
-        )
-    });
+    counts
 }

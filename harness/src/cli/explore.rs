@@ -8,13 +8,13 @@ use clap::Args;
 use super::{OutputArgs, StoreArgs};
 use crate::byte_size::parse_bytes;
 use crate::duration::parse_positive_ms;
-use crate::explore::Beginning;
+use crate::explore::{Beginning, NODES_MAX};
 
 /// Flags of `explore`.
 #[derive(Debug, Clone, Args)]
 pub struct ExploreArgs {
-    /// Number of nodes, all of them voters
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    /// Number of voters at the beginning
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
     pub nodes: u8,
     /// How many things happen one after the other at most
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -38,6 +38,14 @@ pub struct ExploreArgs {
     /// Voters that somebody asks a leader to remove, at most; with any, the voters are in the log
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub removals: u8,
+    /// Voters that somebody asks a leader to add, at most; with any, the voters are in the log, and one or two more
+    /// nodes wait to be added
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub additions: u8,
+    /// Snapshots that a node takes, at most; the log before one may be dropped, and whoever needs what was in it
+    /// fetches the snapshot
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub snapshots: u8,
     /// Crashes on the way to a state, at most; each takes any part of what was not synced, and ends with a
     /// restart
     #[arg(long, default_value_t = 1, value_name = "COUNT")]

@@ -72,6 +72,8 @@ fn bounds_of(args: &ExploreArgs) -> Bounds {
             writes: args.writes,
             reads: args.reads,
             removals: args.removals,
+            additions: args.additions,
+            snapshots: args.snapshots,
             crashes: args.crashes,
             losses: args.losses,
             duplicates: args.duplicates,
@@ -159,6 +161,8 @@ fn report(
             "crashes": checked.crashes,
             "reads": checked.reads,
             "voter_changes": checked.voter_changes,
+            "snapshots": checked.snapshots,
+            "installations": checked.installations,
             "elapsed_ms": explored.elapsed.as_millis() as u64,
             "steps": steps.map(|steps| &steps.steps),
             "replay": replay,
@@ -204,7 +208,7 @@ fn numbers(explored: &Exploration) -> String {
     let mut text = format!(
         "states:  {} in {:.1} s ({:.0}/s), by {} steps; {} steps led to a later epoch and not on\n\
          saw:     {} elections, {} commits, {} truncations, {} crashes, {} reads, \
-         {} changes of voters",
+         {} changes of voters, {} snapshots taken, {} installed",
         explored.states,
         seconds,
         explored.states as f64 / seconds.max(1e-3),
@@ -216,6 +220,8 @@ fn numbers(explored: &Exploration) -> String {
         checked.crashes,
         checked.reads,
         checked.voter_changes,
+        checked.snapshots,
+        checked.installations,
     );
     for rule in Rule::ALL {
         let _ = write!(

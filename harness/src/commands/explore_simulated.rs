@@ -10,7 +10,7 @@ use results::store::write_document;
 
 use super::planning::Planner;
 use crate::capabilities;
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, VotersFlag};
 use crate::exit::Failure;
 use crate::explore::{StepFile, attempts};
 use crate::interrupts;
@@ -18,6 +18,8 @@ use crate::simulation::simulate;
 
 /// How long the clients of a simulated run work, in milliseconds.
 const TIME_MS: u64 = 3000;
+/// How much nodes keep where snapshots matter: so little that somebody needs a snapshot soon.
+const RETENTION_BYTES: u64 = 1024;
 /// How many seeds each schedule is tried with before the next one has its turn.
 const SEEDS: u64 = 3;
 
@@ -39,6 +41,7 @@ pub(super) fn reproduce(
     tries: u32,
     file: &Path,
 ) -> Result<Option<Reproduced>, Failure> {
+    let takes_snapshots = steps.bounds.budget.snapshots > 0;
     let wanted = format!("epoch-history/{}", steps.breaks);
     let attempts = attempts(steps);
     let rounds = (0..).map(|round| round * SEEDS);
@@ -60,6 +63,8 @@ pub(super) fn reproduce(
             bug: steps.bounds.bug.clone(),
             schedule: Some(file.to_owned()),
             time: TIME_MS,
+            voters: steps.bounds.voters_change().then_some(VotersFlag::Log),
+            retention: takes_snapshots.then_some(RETENTION_BYTES),
             ..RunArgs::usual()
         };
         let plan = Planner::new(&args, capabilities::of_simulation())?.plan(seed)?;
@@ -70,9 +75,17 @@ pub(super) fn reproduce(
         if failures.contains(&wanted) || stopped {
             let bug = steps.bounds.bug.as_ref();
             let bug = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
+            let voters = match args.voters {
+                Some(_) => " --voters log",
+                None => "",
+            };
+            let retention = match args.retention {
+                Some(bytes) => format!(" --retention {bytes}"),
+                None => String::new(),
+            };
             return Ok(Some(Reproduced {
                 command: format!(
-                    "harness sim --schedule {} --nodes {}{bug} --time {} --seed {seed}",
+                    "harness sim --schedule {} --nodes {}{voters}{retention}{bug} --time {} --seed {seed}",
                     file.display(),
                     attempt.nodes,
                     TIME_MS / 1000,

@@ -28,6 +28,13 @@ pub struct Budget {
     /// Removals of a voter. With any, the voters are in the log, where they can change.
     #[serde(default)]
     pub removals: u8,
+    /// Additions of a voter. With any, the voters are in the log, and for each (two at most) there is one more
+    /// node, which does not vote at first.
+    #[serde(default)]
+    pub additions: u8,
+    /// Snapshots that a node takes of its state. Once there is one, the log before it may be dropped at any time.
+    #[serde(default)]
+    pub snapshots: u8,
     /// Crashes, each with a restart.
     pub crashes: u8,
     /// Messages that are lost, which whoever waits for an answer notices.
@@ -39,7 +46,7 @@ pub struct Budget {
 /// What is explored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Number of nodes, all of them voters.
+    /// Number of voters at the beginning.
     pub nodes: usize,
     /// States in which some node knows a later epoch are judged, but not gone on from.
     pub epochs: i32,
@@ -52,7 +59,36 @@ pub struct Bounds {
     pub bug: Option<String>,
 }
 
+/// The most nodes that do not vote at the beginning.
+const SPARES_MAX: u8 = 2;
+/// The most voters at the beginning: with more, there are too many states after a few steps.
+pub const NODES_MAX: u8 = 5;
+
 impl Bounds {
+    /// Number of nodes, with those that may be added to the voters.
+    pub fn members(&self) -> usize {
+        self.nodes + usize::from(self.budget.additions.min(SPARES_MAX))
+    }
+
+    /// Whether the voters are in the log, where they can change.
+    pub fn voters_change(&self) -> bool {
+        self.budget.removals > 0 || self.budget.additions > 0
+    }
+
+    /// Whether there is a cluster of that size.
+    ///
+    /// # Errors
+    /// When there is not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if (1..=usize::from(NODES_MAX)).contains(&self.nodes) {
+            return Ok(());
+        }
+        let nodes = self.nodes;
+        Err(format!(
+            "{nodes} nodes cannot be explored, only 1 to {NODES_MAX}"
+        ))
+    }
+
     /// The seeded bug.
     ///
     /// # Errors
@@ -64,7 +100,7 @@ impl Bounds {
         let bug: Bug = name.parse()?;
         if is_outside(bug) {
             return Err(format!(
-                "{bug} is in code that an exploration does not run (clients, snapshots, probes of voters, disks); \
+                "{bug} is in code that an exploration does not run (clients, files of snapshots, timeouts of changes, disks); \
                  `harness sim --bug {bug}` does"
             ));
         }
@@ -72,15 +108,14 @@ impl Bounds {
     }
 }
 
-/// Whether a bug is outside of what is explored: elections, replication, reads and removals of voters in the
-/// protocol core.
+/// Whether a bug is outside of what is explored: elections, replication, reads, snapshots and changes of voters
+/// in the protocol core.
 fn is_outside(bug: Bug) -> bool {
     use Bug::{
         AckOnAppend, ApplyTwice, ClusterIdSkip, CrcSkip, DedupLostInSnapshot, FailInsteadOfInfo,
         LogDeletedPastSnapshot, ObserverRefusesVote, PendingExpiresInAccumulator, ReadNotApplied,
-        RemovedLeaderLeavesEarly, RemovedLeaderStays, SnapshotAboveHighWatermark,
-        SnapshotIdOffByOne, SnapshotInstallKeepsLog, SnapshotNoFsync, SnapshotPartAccepted,
-        VoteTwoFiles, VotersNotInSnapshot,
+        RemovedLeaderLeavesEarly, RemovedLeaderStays, SnapshotIdOffByOne, SnapshotNoFsync,
+        SnapshotPartAccepted, VoteTwoFiles,
     };
     matches!(
         bug,
@@ -96,13 +131,10 @@ fn is_outside(bug: Bug) -> bool {
             | ReadNotApplied
             | RemovedLeaderLeavesEarly
             | RemovedLeaderStays
-            | SnapshotAboveHighWatermark
             | SnapshotIdOffByOne
-            | SnapshotInstallKeepsLog
             | SnapshotNoFsync
             | SnapshotPartAccepted
             | VoteTwoFiles
-            | VotersNotInSnapshot
     )
 }
 

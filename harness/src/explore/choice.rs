@@ -1,13 +1,13 @@
 //! Owns what can happen next to an explored cluster, and how each of it is called.
 //! Never makes it happen.
 
+use node::ids::Offset;
 use node::message::Request;
 use node::raft::Role;
 
 use super::cluster::{Cluster, Course};
 use super::message::{Body, InTransit, describe, id_of, index_of, name};
 use super::steps::Kind;
-use super::voters::in_force;
 
 /// Something that can happen next. Messages are named by their place among those under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,12 @@ pub(super) enum Choice {
     Read { member: usize },
     /// Somebody asks a leader to remove a voter.
     Remove { member: usize, voter: usize },
+    /// Somebody asks a leader to add a voter.
+    Add { member: usize, voter: usize },
+    /// A member takes a snapshot of everything below `end`, all that it knows to be committed.
+    Freeze { member: usize, end: Offset },
+    /// A member drops its log below `start`, where a snapshot ends.
+    DropBelow { member: usize, start: Offset },
 }
 
 /// Everything that can happen next, in an order that depends on the state alone.
@@ -52,11 +58,16 @@ pub(super) fn choices(cluster: &Cluster, course: &Course) -> Vec<Choice> {
         if budget.reads > 0 && state.replica.role() == Role::Leader {
             choices.push(Choice::Read { member });
         }
-        if budget.removals > 0 && state.replica.role() == Role::Leader {
-            let voters = in_force(state.disk.log(), cluster.members.len()).voters;
-            let voters = voters.into_iter().map(index_of);
-            choices.extend(voters.map(|voter| Choice::Remove { member, voter }));
+        if state.replica.role() == Role::Leader {
+            changes_of_voters(cluster, member, &mut choices);
         }
+        let plan = (budget.snapshots > 0).then(|| state.snapshot_plan(bug));
+        if let Some(Some(plan)) = plan {
+            let end = plan.id.end_offset;
+            choices.push(Choice::Freeze { member, end });
+        }
+        let starts = state.later_starts();
+        choices.extend(starts.map(|start| Choice::DropBelow { member, start }));
         if budget.timeouts > 0 && state.replica.has_role_timer() {
             choices.push(Choice::Timeout { member });
         }
@@ -74,11 +85,31 @@ pub(super) fn choices(cluster: &Cluster, course: &Course) -> Vec<Choice> {
     }
     if course.are_all_alike(cluster) {
         choices.retain(|choice| match choice {
-            Choice::Timeout { member } | Choice::Crash { member, .. } => *member == 0,
+            Choice::Timeout { member } | Choice::Crash { member, .. } => {
+                *member == 0 || *member >= cluster.voter_count
+            }
             _ => true,
         });
     }
     choices
+}
+
+/// What a leader may be asked to do with the voters.
+fn changes_of_voters(cluster: &Cluster, member: usize, choices: &mut Vec<Choice>) {
+    let budget = cluster.budget;
+    if budget.removals == 0 && budget.additions == 0 {
+        return;
+    }
+    let voters = cluster.voters_of(member).voters;
+    if budget.removals > 0 {
+        let voters = voters.iter().copied().map(index_of);
+        choices.extend(voters.map(|voter| Choice::Remove { member, voter }));
+    }
+    if budget.additions > 0 {
+        let others = (0..cluster.members.len()).filter(|&other| other != member);
+        let others = others.filter(|&other| !voters.contains(&id_of(other)));
+        choices.extend(others.map(|voter| Choice::Add { member, voter }));
+    }
 }
 
 fn of_message(cluster: &Cluster, place: usize, in_transit: &InTransit, choices: &mut Vec<Choice>) {
@@ -86,13 +117,23 @@ fn of_message(cluster: &Cluster, place: usize, in_transit: &InTransit, choices: 
     let discovery = cluster.is_discovery(in_transit);
     if discovery {
         // Whom it was sent to was drawn; whoever it arrives at could have been drawn.
-        let mut others = (0..cluster.members.len()).collect::<Vec<_>>();
-        others.retain(|&member| member != message.from && !cluster.follows(message.from, member));
-        choices.extend(
-            others
-                .into_iter()
-                .map(|member| Choice::Deliver { place, member }),
-        );
+        let is_known = |member: &usize| {
+            let is_asked = *member < cluster.voter_count || *member == message.to;
+            is_asked && *member != message.from && !cluster.follows(message.from, *member)
+        };
+        let mut known: Vec<_> = (0..cluster.members.len()).filter(is_known).collect();
+        if cluster.members.len() > cluster.voter_count {
+            let listed = cluster.voters_of(message.from).voters;
+            let listed = listed.into_iter().map(index_of);
+            let more = listed.filter(|member| *member >= cluster.voter_count);
+            known.extend(more.filter(|member| {
+                *member != message.from && !cluster.follows(message.from, *member)
+            }));
+            known.sort_unstable();
+            known.dedup();
+        }
+        let known = known.into_iter();
+        choices.extend(known.map(|member| Choice::Deliver { place, member }));
         return;
     }
     let member = message.to;
@@ -109,7 +150,9 @@ fn of_message(cluster: &Cluster, place: usize, in_transit: &InTransit, choices: 
 /// again, or not waited for, makes none.
 fn loss_matters(body: &Body) -> bool {
     match body {
-        Body::Request(request) => matches!(**request, Request::Fetch(_)),
+        Body::Request(request) => {
+            matches!(**request, Request::Fetch(_) | Request::FetchSnapshot(_))
+        }
         Body::Response(_) => true,
         Body::Failed => false,
     }
@@ -124,6 +167,9 @@ impl Choice {
             Self::Write { member } => (Kind::Write, member),
             Self::Read { member } => (Kind::Read, member),
             Self::Remove { member, .. } => (Kind::Removal, member),
+            Self::Add { member, .. } => (Kind::Addition, member),
+            Self::Freeze { member, .. } => (Kind::Snapshot, member),
+            Self::DropBelow { member, .. } => (Kind::Progress, member),
             Self::News { member } | Self::Sync { member } | Self::Deliver { member, .. } => {
                 (Kind::Progress, member)
             }
@@ -143,6 +189,15 @@ impl Choice {
             Self::Read { member } => format!("client reads at {}", name(member)),
             Self::Remove { member, voter } => {
                 format!("{} is asked to remove voter {}", name(member), name(voter))
+            }
+            Self::Add { member, voter } => {
+                format!("{} is asked to add voter {}", name(member), name(voter))
+            }
+            Self::Freeze { member, end } => {
+                format!("{} takes a snapshot of what is below {end}", name(member))
+            }
+            Self::DropBelow { member, start } => {
+                format!("{} drops its log below {start}", name(member))
             }
             Self::Lose { place } => format!("lost: {}", describe(&cluster.network[place])),
             Self::Duplicate { place } => {

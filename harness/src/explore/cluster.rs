@@ -52,6 +52,8 @@ pub(super) struct Cluster {
     pub(super) reads: Vec<Waiting>,
     /// Whether the voters can change.
     pub(super) voters_change: bool,
+    /// How many members vote at the beginning: the first so many.
+    pub(super) voter_count: usize,
 }
 
 /// How a cluster is stepped: what does not change on the way.
@@ -65,8 +67,9 @@ pub(super) struct Course {
 
 impl Course {
     /// # Errors
-    /// When there is no such bug, or it is out of reach.
+    /// When there is no such bug, or it is out of reach, or there are no nodes, or too many.
     pub(super) fn new(bounds: &Bounds) -> Result<Self, String> {
+        bounds.check()?;
         Ok(Self {
             bug: bounds.bug()?,
             epochs: bounds.epochs,
@@ -95,14 +98,16 @@ impl Course {
             committed: Arc::default(),
             leaders: Arc::default(),
             reads: Vec::new(),
-            voters_change: bounds.budget.removals > 0,
+            voters_change: bounds.voters_change(),
+            voter_count: bounds.nodes,
         };
         let setting = Setting {
-            member_count: bounds.nodes,
+            member_count: bounds.members(),
+            voter_count: bounds.nodes,
             voters_change: cluster.voters_change,
             bug: self.bug,
         };
-        for index in 0..bounds.nodes {
+        for index in 0..bounds.members() {
             let stepped = Member::fresh(index, setting);
             cluster.members.push(stepped.member);
             cluster.network.extend(stepped.sent);
@@ -195,6 +200,17 @@ impl Step<'_> {
             Choice::Remove { member, voter } => {
                 self.cluster.budget.removals -= 1;
                 self.run(member, Happening::Remove { voter })?;
+            }
+            Choice::Add { member, voter } => {
+                self.cluster.budget.additions -= 1;
+                self.run(member, Happening::Add { voter })?;
+            }
+            Choice::Freeze { member, .. } => {
+                self.cluster.budget.snapshots -= 1;
+                self.run(member, Happening::Freeze)?;
+            }
+            Choice::DropBelow { member, start } => {
+                self.run(member, Happening::DropBelow(start))?;
             }
             Choice::Crash { member, kept } => {
                 self.cluster.budget.crashes -= 1;
@@ -359,6 +375,8 @@ fn is_spent(request: &Request, receiver: &Member) -> bool {
         Request::BeginQuorumEpoch(begin) => is_old_news(begin.leader_epoch, epoch, knows_leader),
         Request::EndQuorumEpoch(end) => end.leader_epoch < epoch,
         Request::Fetch(fetch) => fetch.current_leader_epoch < epoch,
+        Request::FetchSnapshot(fetch) => fetch.current_leader_epoch < epoch,
+        Request::ApiVersions(_) => true,
         _ => false,
     }
 }
@@ -374,7 +392,7 @@ impl Cluster {
             true => self.members[member].disk.log(),
             false => &[],
         };
-        in_force(log, self.members.len())
+        in_force(log, self.voter_count)
     }
 
     /// Where everything ends that some leader has ever declared committed.

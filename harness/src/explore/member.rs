@@ -4,20 +4,22 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use node::ids::Offset;
-use node::message::{RemoveRaftVoterRequest, Request, Response};
+use node::ids::{Offset, SnapshotId};
+use node::message::{AddRaftVoterRequest, RemoveRaftVoterRequest, Request, Response};
 use node::mutants::Bug;
 use node::raft::{
     AWAITED, Alarm, Configuration, Correlation, EXPLORED_TIMERS, Effect, Input, PeerAnswer,
-    QuorumState, Replica, Role, Ticket,
+    QuorumState, Replica, Role, SnapshotPlan, Ticket,
 };
 use node::trace::TraceEvent;
+use node::voters::VoterSet;
 use rustc_hash::FxHashMap;
 
 use super::bounds::hears_forgotten_answers;
 use super::disk::Disk;
 use super::message::{Body, InTransit, Message, id_of, index_of};
-use super::voters::{first as first_voters, key_of};
+use super::snapshot::Snapshot;
+use super::voters::{endpoint_of, first as first_voters, key_of};
 use crate::simulation::caught;
 
 /// Tickets of requests whose sender no longer waits begin here; those of awaited ones are below.
@@ -51,6 +53,12 @@ pub(super) enum Happening<'a> {
     Read(u8),
     /// It is asked to remove this member from the voters.
     Remove { voter: usize },
+    /// It is asked to add this member to the voters.
+    Add { voter: usize },
+    /// It takes a snapshot.
+    Freeze,
+    /// It drops its log below an offset, where a snapshot ends.
+    DropBelow(Offset),
     /// It loses power with so many unsynced writes on the medium, and starts again.
     Crash { kept: usize },
     /// A request, or an answer, arrives.
@@ -79,6 +87,9 @@ impl Happening<'_> {
             Self::Forgotten { asker } => (7, asker as u64, 0),
             Self::Read(number) => (8, u64::from(number), 0),
             Self::Remove { voter } => (9, voter as u64, 0),
+            Self::Add { voter } => (10, voter as u64, 0),
+            Self::Freeze => (11, 0, 0),
+            Self::DropBelow(start) => (12, start.0 as u64, 0),
         };
         let mut hasher = DefaultHasher::new();
         parts.hash(&mut hasher);
@@ -191,6 +202,8 @@ pub(super) struct Member {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     pub(super) member_count: usize,
+    /// How many of them vote at the beginning: the first so many.
+    pub(super) voter_count: usize,
     /// Whether the voters are in the log, where they can change.
     pub(super) voters_change: bool,
     pub(super) bug: Option<Bug>,
@@ -198,15 +211,20 @@ pub(super) struct Setting {
 
 impl Setting {
     fn configuration(&self, index: usize) -> Configuration {
-        let ids = (0..self.member_count).map(id_of).collect();
-        let configured = Configuration::of_static_voters(id_of(index), "", ids, EXPLORED_TIMERS, 0);
+        let voters: VoterSet = (0..self.voter_count).map(id_of).collect();
+        let configured =
+            |voters| Configuration::of_static_voters(id_of(index), "", voters, EXPLORED_TIMERS, 0);
+        if !self.voters_change {
+            return Configuration {
+                bug: self.bug,
+                ..configured(voters)
+            };
+        }
         Configuration {
             bug: self.bug,
-            directory_id: self
-                .voters_change
-                .then(|| key_of(index).directory_id)
-                .flatten(),
-            ..configured
+            directory_id: key_of(index).directory_id,
+            bootstrap: voters.ids().collect(),
+            ..configured(VoterSet::default())
         }
     }
 }
@@ -222,9 +240,9 @@ impl Member {
 
     fn start(index: usize, setting: Setting, disk: Disk, promised: QuorumState) -> (Self, Outcome) {
         let mut recovered = disk.recover();
-        recovered.snapshot_voters = setting
-            .voters_change
-            .then(|| first_voters(setting.member_count));
+        if setting.voters_change && recovered.snapshots.is_empty() && index < setting.voter_count {
+            recovered.snapshot_voters = Some(first_voters(setting.voter_count));
+        }
         let (replica, effects) = Replica::start(setting.configuration(index), recovered, 0);
         let bug = setting.bug;
         let mut member = Self {
@@ -261,6 +279,25 @@ impl Member {
                     request: Box::new(Request::RemoveRaftVoter(request)),
                 };
                 self.feed(bug, 0, input)
+            }
+            Happening::Add { voter } => {
+                let request = AddRaftVoterRequest {
+                    cluster_id: String::new(),
+                    timeout_ms: u64::MAX,
+                    voter: key_of(voter),
+                    endpoint: endpoint_of(voter),
+                    ack_when_committed: true,
+                };
+                let input = Input::PeerRequest {
+                    ticket: OPERATOR,
+                    request: Box::new(Request::AddRaftVoter(request)),
+                };
+                self.feed(bug, 0, input)
+            }
+            Happening::Freeze => self.freeze(bug),
+            Happening::DropBelow(log_start) => {
+                self.disk.drop_below(log_start);
+                self.feed(bug, 0, Input::LogStartAdvanced { log_start })
             }
             Happening::Crash { kept } => self.crash(kept),
             Happening::Arrival(in_transit) => self.receive(bug, in_transit),
@@ -320,6 +357,38 @@ impl Member {
         outcome.forgotten = others.collect();
         *self = member;
         outcome
+    }
+
+    /// The snapshot that it would take, if any: of all that it knows to be committed.
+    pub(super) fn snapshot_plan(&self, bug: Option<Bug>) -> Option<SnapshotPlan> {
+        let end_offset = match bug {
+            Some(Bug::SnapshotAboveHighWatermark) => self.replica.log_end(),
+            _ => self.exposed,
+        };
+        self.replica.plan_snapshot(end_offset)
+    }
+
+    /// Takes the snapshot that it can take.
+    fn freeze(&mut self, bug: Option<Bug>) -> Outcome {
+        let Some(plan) = self.snapshot_plan(bug) else {
+            return Outcome::default();
+        };
+        let snapshot = Snapshot::of(self.disk.log(), plan);
+        let (stored, digest) = (snapshot.stored(), snapshot.digest());
+        self.disk.freeze(snapshot);
+        let input = Input::SnapshotFrozen {
+            snapshot: stored,
+            digest,
+        };
+        self.feed(bug, 0, input)
+    }
+
+    /// Where its log may start instead: where a snapshot ends. Not while anything waits for a sync, which a node
+    /// does first.
+    pub(super) fn later_starts(&self) -> impl Iterator<Item = Offset> {
+        let is_synced = self.disk.unsynced_count() == 0;
+        let ends = self.disk.snapshots().iter().map(|snapshot| snapshot.end());
+        ends.filter(move |end| is_synced && *end > self.disk.start())
     }
 
     /// Whether something waits for a sync.
@@ -434,15 +503,44 @@ impl Member {
                     read_offset,
                 } => outcome.note_read(ticket, Some(read_offset)),
                 Effect::Refused { ticket, .. } => outcome.note_read(ticket, None),
-                // What writers hear is the high watermark's matter; snapshots are never taken.
-                Effect::Proposed { .. }
-                | Effect::LeadershipLost
-                | Effect::ReplyFetchSnapshot { .. }
-                | Effect::StoreSnapshotChunk { .. }
-                | Effect::InstallSnapshot(_)
-                | Effect::AbandonSnapshot(_) => {}
+                Effect::ReplyFetchSnapshot {
+                    ticket,
+                    mut response,
+                    max_bytes: _,
+                } => {
+                    if let Some(snapshot) = self.disk.snapshot(response.snapshot_id) {
+                        response.bytes = snapshot.bytes();
+                        response.bytes.drain(..response.position_bytes as usize);
+                    }
+                    let response = Box::new(Response::FetchSnapshot(*response));
+                    outcome.sent.push(answer(ticket, response));
+                }
+                Effect::StoreSnapshotChunk {
+                    position_bytes,
+                    bytes,
+                    ..
+                } => self.disk.store_piece(position_bytes, &bytes),
+                Effect::AbandonSnapshot(_) => self.disk.abandon_download(),
+                // The last effect of its step.
+                Effect::InstallSnapshot(id) => self.install(bug, id, outcome),
+                // What writers hear is the high watermark's matter.
+                Effect::Proposed { .. } | Effect::LeadershipLost => {}
             }
         }
+    }
+
+    /// Puts what was fetched in the place of log and state. That makes everything durable.
+    fn install(&mut self, bug: Option<Bug>, id: SnapshotId, outcome: &mut Outcome) {
+        let keeps_log = bug == Some(Bug::SnapshotInstallKeepsLog);
+        let snapshot = self.disk.install(id, keeps_log);
+        outcome.sent.append(&mut self.held);
+        let input = Input::SnapshotInstalled {
+            snapshot: snapshot.stored(),
+            voters: snapshot.voters.clone(),
+            digest: snapshot.digest(),
+        };
+        let effects = self.replica.step(0, input);
+        self.carry_out(bug, effects, outcome);
     }
 
     fn release(&mut self, outgoing: Outgoing, outcome: &mut Outcome) {

@@ -114,6 +114,11 @@ fn of_request(request: &Request) -> String {
             position(request.fetch_offset, request.last_fetched_epoch),
             of_round(request.read_round),
         ),
+        Request::FetchSnapshot(request) => format!(
+            "fetch, epoch {}, of snapshot {}",
+            request.current_leader_epoch, request.snapshot_id
+        ),
+        Request::ApiVersions(_) => "question who it is".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -143,6 +148,13 @@ fn of_response(response: &Response) -> String {
             of_error(response.error)
         ),
         Response::Fetch(response) => of_fetched(response),
+        Response::FetchSnapshot(response) => format!(
+            "fetched, epoch {}, snapshot {}{}",
+            response.leader_epoch,
+            response.snapshot_id,
+            of_error(response.error)
+        ),
+        Response::ApiVersions(response) => format!("answer that it is {}", response.replica),
         other => format!("{other:?}"),
     }
 }
@@ -161,6 +173,9 @@ fn of_fetched(response: &FetchResponse) -> String {
             ", log differs after {}",
             position(diverging.end_offset, diverging.epoch)
         );
+    }
+    if let Some(id) = response.snapshot_id {
+        text += &format!(", needs snapshot {id}");
     }
     if let Some(high_watermark) = response.high_watermark {
         text += &format!(", high watermark {high_watermark}");

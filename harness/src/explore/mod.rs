@@ -1,5 +1,5 @@
-//! Owns bounded exhaustive exploration: every order of messages, losses, crashes, timeouts and writes, on the
-//! node's own protocol core.
+//! Owns bounded exhaustive exploration: every order of messages, losses, crashes, timeouts, writes, snapshots and changes
+//! of voters, on the node's own protocol core.
 //! Never samples: what it says it explored, it explored completely.
 //!
 //! A state is a handful of protocol cores with their disks, and the messages under way. One thing happens at
@@ -18,6 +18,9 @@
 //! - **Nodes that are down.** To be down is to receive nothing; so a crash restarts the node at once.
 //! - **Losses that nobody notices.** A message that never arrives is a message that has not arrived yet. What
 //!   counts as a loss here is one that whoever waits for the answer notices.
+//! - **Half of a snapshot.** One is taken, sent and installed at once, and durable then; what happens to its file on the
+//!   way is the storage's matter. It holds the records themselves, so that it can be compared with what is committed.
+//! - **When the log is dropped.** Once there is a snapshot, it may be dropped up to that at any time, or never.
 //! - **Names.** In a fresh cluster all nodes are alike, so the first timeout is that of the first node.
 
 mod bounds;
@@ -29,10 +32,11 @@ mod message;
 mod rules;
 mod schedule;
 mod search;
+mod snapshot;
 mod steps;
 mod voters;
 
-pub use bounds::{Beginning, Bounds, Budget};
+pub use bounds::{Beginning, Bounds, Budget, NODES_MAX};
 pub use rules::{Checked, Rule, Violation};
 pub use schedule::{Attempt, attempts};
 pub use search::{Ended, Exploration, Limits, Progress, explore};

@@ -1,7 +1,7 @@
 //! Owns what must hold after everything that a member does, and how often it was checked.
 //! Never changes a cluster, except for what was ever committed and who ever led.
 //!
-//! The rules and their names are those of the epoch history (`I1` to `I6`, `K1`, `K2`, `K6`, `M6`), judged here on the
+//! The rules and their names are those of the epoch history (`I1` to `I6`, `K1`, `K2`, `K6`, `M6`, `S2`), judged here on the
 //! members themselves instead of on what their traces say.
 
 use std::fmt;
@@ -15,6 +15,7 @@ use node::trace::TraceEvent;
 use super::cluster::{Cluster, Committed};
 use super::member::{Event, Member, promised_after};
 use super::message::{id_of, index_of, name};
+use super::snapshot::Snapshot;
 use super::voters::{in_force, objection};
 
 /// Something that must always hold.
@@ -41,13 +42,15 @@ pub enum Rule {
     OneVote,
     /// A read sees everything that was committed when it arrived.
     FreshRead,
+    /// A snapshot holds exactly what is committed below its end, and names the voters then.
+    Snapshots,
     /// No node stops itself.
     KeepsGoing,
 }
 
 impl Rule {
     /// All rules, in the order in which they are told.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::OneLeader,
         Self::Completeness,
         Self::Matching,
@@ -58,6 +61,7 @@ impl Rule {
         Self::Watermark,
         Self::OneVote,
         Self::FreshRead,
+        Self::Snapshots,
         Self::KeepsGoing,
     ];
 
@@ -74,6 +78,7 @@ impl Rule {
             Self::Watermark => "K2",
             Self::OneVote => "K6",
             Self::FreshRead => "M6",
+            Self::Snapshots => "S2",
             Self::KeepsGoing => "node",
         }
     }
@@ -95,6 +100,9 @@ impl Rule {
             Self::Watermark => "high watermarks never go back, and what is committed stays",
             Self::OneVote => "one vote for each epoch, also across crashes",
             Self::FreshRead => "a read sees everything that was committed when it arrived",
+            Self::Snapshots => {
+                "a snapshot holds what is committed below its end, and the voters then"
+            }
             Self::KeepsGoing => "no node stops itself",
         }
     }
@@ -137,6 +145,10 @@ pub struct Checked {
     pub reads: u64,
     /// Changes of the voters that a leader appended.
     pub voter_changes: u64,
+    /// Snapshots that a node took of its own state.
+    pub snapshots: u64,
+    /// Snapshots that took the place of a log.
+    pub installations: u64,
 }
 
 impl Checked {
@@ -156,6 +168,8 @@ impl Checked {
         self.crashes += other.crashes;
         self.reads += other.reads;
         self.voter_changes += other.voter_changes;
+        self.snapshots += other.snapshots;
+        self.installations += other.installations;
     }
 
     /// Judges what a member has just done: it was `before`, and is what the cluster has in its place.
@@ -200,6 +214,15 @@ impl Checked {
                     }
                 }
                 Event::Traced(TraceEvent::Append { .. }) => log_changed = true,
+                Event::Traced(TraceEvent::SnapshotFrozen { .. }) => {
+                    self.snapshots += 1;
+                    self.snapshot(cluster, index)?;
+                }
+                Event::Traced(TraceEvent::SnapshotInstalled { .. }) => {
+                    log_changed = true;
+                    self.installations += 1;
+                    self.snapshot(cluster, index)?;
+                }
                 Event::Traced(TraceEvent::Truncate { log_end }) => {
                     self.truncated(cluster, index, exposed, *log_end)?;
                 }
@@ -302,7 +325,7 @@ impl Checked {
                 "{who} takes itself {not}for a voter, against the last record of voters in its log"
             )
         })?;
-        let earlier = in_force(before.disk.log(), cluster.members.len());
+        let earlier = in_force(before.disk.log(), cluster.voter_count);
         if replica.role() != Role::Leader || voters.voters == earlier.voters {
             return Ok(());
         }
@@ -335,6 +358,16 @@ impl Checked {
                 name(index),
                 read.committed
             )
+        })
+    }
+
+    /// A member has a new snapshot.
+    fn snapshot(&mut self, cluster: &Cluster, index: usize) -> Result<(), Violation> {
+        let newest = cluster.members[index].disk.snapshots().last();
+        let problem = newest.and_then(|newest| flaw(cluster, newest));
+        self.demand(Rule::Snapshots, problem.is_none(), || {
+            let problem = problem.unwrap_or_default();
+            format!("{} has a snapshot that {problem}", name(index))
         })
     }
 
@@ -508,6 +541,34 @@ impl Checked {
         }
         Ok(())
     }
+}
+
+/// What is wrong with a snapshot, if anything.
+fn flaw(cluster: &Cluster, snapshot: &Snapshot) -> Option<String> {
+    let end = snapshot.end();
+    let committed = cluster.committed.iter().map(|committed| &committed.batch);
+    let below: Vec<&Batch> = committed
+        .filter(|batch| batch.end_offset() <= end)
+        .collect();
+    if !below.iter().copied().eq(&snapshot.content) {
+        return Some(format!(
+            "ends at {end} and does not hold what is committed below that"
+        ));
+    }
+    let last = below.last();
+    if last.is_none_or(|last| (last.end_offset(), last.epoch()) != (end, snapshot.id.epoch)) {
+        return Some(format!(
+            "is called {}, which is not where it ends",
+            snapshot.id
+        ));
+    }
+    if !cluster.voters_change {
+        return None;
+    }
+    let expected = in_force(&snapshot.content, cluster.voter_count).voters;
+    let told = snapshot.voters.as_ref();
+    let names_them = told.is_some_and(|told| told.voters.ids().eq(expected.iter().copied()));
+    (!names_them).then(|| format!("ends at {end} and does not name the voters in force there"))
 }
 
 fn two_leaders(state: QuorumState, leader: NodeId, known: usize) -> String {

@@ -71,9 +71,18 @@ fn faults(steps: &StepFile, disturbance: Option<&str>, nth: u32, edge: &str) -> 
     let mut last_of: Vec<(&str, &str)> = Vec::new();
     let mut disturbed = false;
     let mut written = false;
+    let mut asked_count = 0;
     for step in &steps.steps {
         match step.kind {
             Kind::Write => written = true,
+            Kind::Snapshot | Kind::Addition | Kind::Removal => {
+                // A log is not dropped before its only snapshot.
+                let count = if step.kind == Kind::Snapshot { 2 } else { 1 };
+                for _ in 0..count {
+                    faults.push(asked_for(step.kind, disturbed, asked_count));
+                    asked_count += 1;
+                }
+            }
             Kind::Timeout if !disturbed && disturbance.is_some() => {
                 disturbed = true;
                 faults.push(disturb(disturbance, written, edge));
@@ -124,6 +133,25 @@ fn disturb(disturbance: Option<&str>, written: bool, edge: &str) -> Value {
             "fault": {"kind": "partition", "shape": "one-node", "target": target},
         }),
     }
+}
+
+/// What somebody asks of the nodes, one after the other: snapshots of all of them, and changes of the voters.
+fn asked_for(kind: Kind, disturbed: bool, asked_count: u64) -> Value {
+    let began_ms = if disturbed {
+        SETTLED_MS
+    } else {
+        SETTLED_MS - 300
+    };
+    let fault = match kind {
+        Kind::Addition => json!({"kind": "membership", "what": "add"}),
+        Kind::Removal => json!({"kind": "membership", "what": "remove"}),
+        _ => json!({"kind": "snapshot", "targets": "all"}),
+    };
+    json!({
+        "trigger": {"at_ms": began_ms + 2 * SOON_MS * (asked_count + 1)},
+        "duration_ms": 500,
+        "fault": fault,
+    })
 }
 
 /// Whether two nodes stand for election.

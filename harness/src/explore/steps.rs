@@ -29,6 +29,10 @@ pub enum Kind {
     Read,
     /// A voter is to be removed.
     Removal,
+    /// A voter is to be added.
+    Addition,
+    /// A node takes a snapshot.
+    Snapshot,
     /// A message is lost.
     Loss,
     /// A request will come twice.
@@ -225,8 +229,16 @@ impl StepFile {
     /// Takes the way again.
     ///
     /// # Errors
-    /// When the bounds name a bug that does not exist or cannot be explored, or there is no such beginning.
+    /// When the file is one of a later build, the bounds name a bug that does not exist or cannot be explored, or there
+    /// is no such beginning.
     pub fn replay(&self) -> Result<Replayed, String> {
+        let version = self.format_version;
+        if version > results::FORMAT_VERSION {
+            let known = results::FORMAT_VERSION;
+            return Err(format!(
+                "it has format version {version}, and this build knows {known}: use the build that wrote it"
+            ));
+        }
         let course = Course::new(&self.bounds)?;
         let mut cluster = beginning(&course, &self.bounds).map_err(|problem| match problem {
             NoBeginning::Violated(violation, _) => format!("it cannot begin: {violation}"),
@@ -249,7 +261,9 @@ impl StepFile {
                     return otherwise("it leads to another state".into());
                 }
                 (Ok(next), _) => cluster = next,
-                (Err(violation), None) if violation.rule.id() == self.breaks => {
+                (Err(violation), None)
+                    if violation.rule.id() == self.breaks && at + 1 == self.steps.len() =>
+                {
                     return Ok(Replayed::Same(violation));
                 }
                 (Err(violation), _) => return otherwise(format!("it breaks {violation}")),
@@ -295,6 +309,13 @@ fn deeds(before: &Cluster, after: &Cluster) -> Vec<Did> {
         did(is.log_end() > was.log_end(), "append");
         did(is.log_end() < was.log_end(), "truncate");
         did(is.high_watermark() > was.high_watermark(), "high-watermark");
+        let (had, has) = (old.disk.snapshots(), new.disk.snapshots());
+        let is_new = has.last() != had.last() && !has.is_empty();
+        let installed = is_new && new.disk.start() == has[has.len() - 1].end();
+        did(is_new && !installed, "snapshot-frozen");
+        did(installed, "snapshot-installed");
+        let dropped = !is_new && new.disk.start() > old.disk.start();
+        did(dropped, "log-start-advanced");
     }
     deeds
 }
@@ -319,6 +340,13 @@ fn differences(before: &Cluster, after: &Cluster) -> Vec<String> {
         }
         if was.log_end() != is.log_end() {
             told.push(format!("{name}: log ends at {}", is.log_end()));
+        }
+        let (had, has) = (old.disk.snapshots(), new.disk.snapshots());
+        if let Some(newest) = has.last().filter(|newest| had.last() != Some(newest)) {
+            told.push(format!("{name} has snapshot {}", newest.id));
+        }
+        if old.disk.start() != new.disk.start() {
+            told.push(format!("{name}: log starts at {}", new.disk.start()));
         }
         if let Some(high_watermark) = is.high_watermark()
             && was.high_watermark() != Some(high_watermark)

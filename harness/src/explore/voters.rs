@@ -7,7 +7,7 @@ use node::ids::{DirectoryId, NodeId, Offset, ReplicaKey};
 use node::raft::RecordedVoters;
 use node::voters::{Voter, VoterSet};
 
-use super::message::id_of;
+use super::message::{id_of, name};
 
 /// A set of voters in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,9 @@ pub(super) struct InForce {
     pub(super) voters: Vec<NodeId>,
 }
 
-/// The voters in force at the end of a log: a set is in force once it is in the log (KIP-853).
-pub(super) fn in_force(log: &[Batch], member_count: usize) -> InForce {
+/// The voters in force at the end of a log: a set is in force once it is in the log (KIP-853). Before the first
+/// record of it, the first so many members are.
+pub(super) fn in_force(log: &[Batch], first_count: usize) -> InForce {
     let last = log.iter().rev().find_map(|batch| {
         let (offset, voters) = recorded(batch).last()?;
         Some(InForce {
@@ -28,7 +29,7 @@ pub(super) fn in_force(log: &[Batch], member_count: usize) -> InForce {
     });
     last.unwrap_or_else(|| InForce {
         offset: None,
-        voters: (0..member_count).map(id_of).collect(),
+        voters: (0..first_count).map(id_of).collect(),
     })
 }
 
@@ -85,9 +86,14 @@ pub(super) fn key_of(index: usize) -> ReplicaKey {
     }
 }
 
+/// Where a member listens, as far as anybody asks.
+pub(super) fn endpoint_of(index: usize) -> String {
+    name(index)
+}
+
 /// The voters with which it all begins, where they can change.
-pub(super) fn first(member_count: usize) -> RecordedVoters {
-    let voters = (0..member_count).map(|index| Voter {
+pub(super) fn first(count: usize) -> RecordedVoters {
+    let voters = (0..count).map(|index| Voter {
         key: key_of(index),
         ..Voter::of_id(id_of(index))
     });

@@ -24,6 +24,8 @@ fn bounds(beginning: Beginning, timeouts: u8, writes: u8, crashes: u8) -> Bounds
             writes,
             reads: 0,
             removals: 0,
+            additions: 0,
+            snapshots: 0,
             crashes,
             losses: 0,
             duplicates: 0,
@@ -71,11 +73,13 @@ fn every_bound_lets_more_happen() {
         explored.states
     };
     let least = count(&|_| {});
-    let more: [&dyn Fn(&mut Bounds); 7] = [
+    let more: [&dyn Fn(&mut Bounds); 9] = [
         &|bounds| bounds.budget.timeouts = 2,
         &|bounds| bounds.budget.writes = 1,
         &|bounds| bounds.budget.reads = 1,
         &|bounds| bounds.budget.removals = 1,
+        &|bounds| bounds.budget.additions = 1,
+        &|bounds| bounds.budget.snapshots = 1,
         &|bounds| bounds.budget.crashes = 1,
         &|bounds| bounds.budget.losses = 1,
         &|bounds| bounds.budget.duplicates = 1,
@@ -220,6 +224,33 @@ fn voters_that_change_too_early_or_too_late() {
 }
 
 #[test]
+fn voters_that_are_added_too_early_or_too_late() {
+    let mut bounds = bounds(Beginning::Elected, 0, 0, 0);
+    bounds.nodes = 1;
+    bounds.budget.additions = 1;
+    finds("voters-on-commit", bounds.clone(), 10, "I6");
+    let unmodified = to_depth(&bounds, 100, 2);
+    assert_eq!(unmodified.ended, Ended::Complete);
+    let checked = &unmodified.checked;
+    assert!(checked.voter_changes > 0 && checked.commits > 0);
+    bounds.budget.removals = 1;
+    finds("two-pending-changes", bounds, 10, "K1");
+}
+
+#[test]
+fn snapshots_that_hold_too_much_or_too_little() {
+    let mut bounds = bounds(Beginning::Elected, 0, 1, 1);
+    bounds.budget.snapshots = 1;
+    finds("snapshot-above-hwm", bounds.clone(), 2, "S2");
+    let unmodified = to_depth(&bounds, 8, 2);
+    assert_eq!(unmodified.ended, Ended::AtDepth);
+    let checked = &unmodified.checked;
+    assert!(checked.snapshots > 1000 && checked.installations > 50);
+    bounds.budget.removals = 1;
+    finds("voters-not-in-snapshot", bounds, 1, "S2");
+}
+
+#[test]
 fn a_pre_vote_that_counts_as_a_vote() {
     finds(
         "prevote-counted-as-vote",
@@ -270,6 +301,19 @@ fn steps_that_do_not_fit_are_told_apart() {
     );
     assert_eq!(place_of(&|steps| steps.breaks = "I1".into()), 4);
     assert_eq!(place_of(&|steps| drop(steps.steps.pop())), 3);
+    let repeated = |steps: &mut StepFile| steps.steps.extend(steps.steps.clone());
+    assert_eq!(place_of(&repeated), 4);
+    let refused = |change: &dyn Fn(&mut StepFile)| {
+        let mut changed = steps.clone();
+        change(&mut changed);
+        changed.replay().unwrap_err()
+    };
+    for nodes in [0, 6, usize::MAX] {
+        let said = refused(&|steps| steps.bounds.nodes = nodes);
+        assert!(said.contains("only 1 to 5"), "{said}");
+    }
+    let said = refused(&|steps| steps.format_version += 1);
+    assert!(said.contains("format version"), "{said}");
 }
 
 fn harness(folder: &Path, words: &str) -> Output {

@@ -78,7 +78,7 @@ impl Replica {
                 for parked in &mut state.parked {
                     at_ns(&mut parked.deadline_ns, Alarm::WaitingFetches);
                 }
-                state.still();
+                state.still(self.voter_history.latest(), AWAITED);
             }
         }
         self.peers.still(AWAITED, FIRST_NEW);

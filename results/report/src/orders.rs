@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::text;
@@ -67,47 +68,181 @@ struct Situation {
     refused: Vec<usize>,
 }
 
-/// The possible orders of the operations of `evidence`; `None` if it is no violation of a register, if it is
-/// incomplete, or if there are too many.
+/// All situations of some operations, in words.
+#[derive(Debug)]
+struct Orders {
+    /// What each operation is, and whether it needs a place.
+    operations: Vec<(String, bool)>,
+    situations: Vec<Shown>,
+}
+
+/// A situation in words.
+#[derive(Debug)]
+struct Shown {
+    state: String,
+    from: Option<(usize, usize)>,
+    next: Vec<(usize, usize)>,
+    refused: Vec<usize>,
+}
+
+/// The possible orders of the operations of `evidence`; `None` if it tells none and is no violation of a register, if
+/// it is incomplete, or if there are too many.
 pub(crate) fn view(evidence: &Value) -> Option<OrdersView> {
-    let is_whole = evidence
-        .get("operations_left_out")
-        .is_none_or(|left| *left == 0);
-    let listed = evidence.get("operations")?.as_array()?;
-    if !is_whole || listed.is_empty() || listed.len() > OPERATION_COUNT_MAX {
-        return None;
-    }
-    evidence.get("failing_index")?;
-    // Two events may have the same time; earlier versions did not record their positions.
-    let has_positions = listed
-        .iter()
-        .all(|one| one["completed_ns"].is_null() || one["completed_index"].is_u64());
-    let members = match has_positions {
-        true => ["index", "completed_index"],
-        false => ["invoked_ns", "completed_ns"],
+    let orders = match evidence.get("orders") {
+        Some(told) => Orders::of_checker(told)?,
+        None => Orders::of_register(evidence)?,
     };
-    let mut operations = listed
-        .iter()
-        .map(|told| operation(told, members))
-        .collect::<Option<Vec<Operation>>>()?;
-    operations.sort_by_key(|one| one.invoked);
-    let start = evidence.get("certain_state").cloned().unwrap_or_default();
-    let situations = explore(&operations, &start)?;
+    let situations = &orders.situations;
     let mut ends: Vec<usize> = (0..situations.len())
         .filter(|number| situations[*number].next.is_empty())
         .collect();
-    let placed = |number: &usize| required_in(&operations, situations[*number].taken);
-    ends.sort_by_key(|number| {
-        std::cmp::Reverse((placed(number), situations[*number].taken.count_ones()))
+    ends.sort_by_cached_key(|number| {
+        let path = orders.path(*number);
+        let required = path.iter().filter(|(place, _)| orders.operations[*place].1);
+        std::cmp::Reverse((required.count(), path.len()))
     });
     let furthest = *ends.first()?;
+    let required = orders.operations.iter().filter(|(_, required)| *required);
     Some(OrdersView {
-        start: shown(&start),
-        required_count: required_in(&operations, u32::MAX),
-        furthest: steps(&operations, &situations, furthest),
-        stuck: stuck(&operations, &situations[furthest]),
-        data: data(&operations, &situations, &ends),
+        start: situations[0].state.clone(),
+        required_count: required.count(),
+        furthest: orders.steps(furthest),
+        stuck: orders.stuck(furthest),
+        data: orders.data(&ends),
     })
+}
+
+impl Orders {
+    /// What a checker tells of the orders, whatever object it is about. `None` if it is not in order.
+    fn of_checker(told: &Value) -> Option<Self> {
+        let operations: Vec<(String, bool)> = Vec::deserialize(told.get("operations")?).ok()?;
+        type Told = (
+            String,
+            Vec<(usize, usize)>,
+            Vec<usize>,
+            Option<(usize, usize)>,
+        );
+        let situations: Vec<Told> = Vec::deserialize(told.get("situations")?).ok()?;
+        let count = situations.len();
+        let is_in_order = |(number, (_, next, refused, from)): (usize, &Told)| {
+            let next_fits =
+                |(place, next): &(usize, usize)| *place < operations.len() && *next < count;
+            // Reached from an earlier one, so that every path ends.
+            let from_fits = match from {
+                Some((before, place)) => *before < number && *place < operations.len(),
+                None => number == 0,
+            };
+            from_fits
+                && next.iter().all(next_fits)
+                && refused.iter().all(|place| *place < operations.len())
+        };
+        let is_small =
+            operations.len() <= OPERATION_COUNT_MAX && (1..=SITUATION_COUNT_MAX).contains(&count);
+        if !is_small || !situations.iter().enumerate().all(is_in_order) {
+            return None;
+        }
+        let label = |(label, required): (String, bool)| (text::printable(&label), required);
+        let situations = situations
+            .into_iter()
+            .map(|(state, next, refused, from)| Shown {
+                state: text::printable(&state),
+                from,
+                next,
+                refused,
+            });
+        Some(Self {
+            situations: situations.collect(),
+            operations: operations.into_iter().map(label).collect(),
+        })
+    }
+
+    /// The orders of the operations of a register, worked out here.
+    fn of_register(evidence: &Value) -> Option<Self> {
+        let is_whole = evidence
+            .get("operations_left_out")
+            .is_none_or(|left| *left == 0);
+        let listed = evidence.get("operations")?.as_array()?;
+        if !is_whole || listed.is_empty() || listed.len() > OPERATION_COUNT_MAX {
+            return None;
+        }
+        evidence.get("failing_index")?;
+        // Two events may have the same time; earlier versions did not record their positions.
+        let has_positions = listed
+            .iter()
+            .all(|one| one["completed_ns"].is_null() || one["completed_index"].is_u64());
+        let members = match has_positions {
+            true => ["index", "completed_index"],
+            false => ["invoked_ns", "completed_ns"],
+        };
+        let mut operations = listed
+            .iter()
+            .map(|told| operation(told, members))
+            .collect::<Option<Vec<Operation>>>()?;
+        operations.sort_by_key(|one| one.invoked);
+        let start = evidence.get("certain_state").cloned().unwrap_or_default();
+        let situations = explore(&operations, &start)?.into_iter();
+        let situations = situations.map(|one| Shown {
+            state: shown(&one.state),
+            from: one.from,
+            next: one.next,
+            refused: one.refused,
+        });
+        let operations = operations.into_iter();
+        Some(Self {
+            situations: situations.collect(),
+            operations: operations
+                .map(|one| (one.label, one.completed.is_some()))
+                .collect(),
+        })
+    }
+
+    /// The operations by which a situation was reached first, with the situation that each led to.
+    fn path(&self, end: usize) -> Vec<(usize, usize)> {
+        let mut path = Vec::new();
+        let mut number = end;
+        while let Some((before, place)) = self.situations[number].from {
+            path.push((place, number));
+            number = before;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The order in which a situation was reached first.
+    fn steps(&self, end: usize) -> Vec<Step> {
+        let path = self.path(end).into_iter();
+        let steps = path.map(|(place, number)| Step {
+            operation: self.operations[place].0.clone(),
+            state: self.situations[number].state.clone(),
+        });
+        steps.collect()
+    }
+
+    /// Why the order ends here.
+    fn stuck(&self, end: usize) -> Vec<String> {
+        let Shown { state, refused, .. } = &self.situations[end];
+        let refused = refused.iter();
+        let lines = refused.map(|place| {
+            let label = &self.operations[*place].0;
+            format!("{label} does not fit: the value is {state}")
+        });
+        lines.collect()
+    }
+
+    /// What the script needs: operations, situations, and the situations in which orders end, the furthest first.
+    fn data(&self, ends: &[usize]) -> String {
+        let situations = self.situations.iter();
+        let data = json!({
+            "operations": self.operations,
+            "situations": situations
+                .map(|one| json!([one.state, one.next, one.refused, one.from]))
+                .collect::<Vec<_>>(),
+            "ends": ends.iter().take(LONGEST_COUNT_MAX).collect::<Vec<_>>(),
+            "end_count": ends.len(),
+        });
+        // Nothing in it may end the element that holds it.
+        data.to_string().replace('<', "\\u003c")
+    }
 }
 
 fn operation(told: &Value, [invoked, completed]: [&str; 2]) -> Option<Operation> {
@@ -224,60 +359,6 @@ fn candidates(operations: &[Operation], taken: u32) -> Vec<usize> {
     (0..operations.len()).filter(untaken).filter(fits).collect()
 }
 
-fn required_in(operations: &[Operation], taken: u32) -> usize {
-    let places = operations.iter().enumerate();
-    places
-        .filter(|(place, one)| one.completed.is_some() && taken & 1 << place != 0)
-        .count()
-}
-
-/// The order in which a situation was reached first.
-fn steps(operations: &[Operation], situations: &[Situation], end: usize) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut number = end;
-    while let Some((before, place)) = situations[number].from {
-        steps.push(Step {
-            operation: operations[place].label.clone(),
-            state: shown(&situations[number].state),
-        });
-        number = before;
-    }
-    steps.reverse();
-    steps
-}
-
-/// Why the order ends here.
-fn stuck(operations: &[Operation], situation: &Situation) -> Vec<String> {
-    let refused = situation.refused.iter();
-    refused
-        .map(|place| {
-            format!(
-                "{} does not fit: the value is {}",
-                operations[*place].label,
-                shown(&situation.state)
-            )
-        })
-        .collect()
-}
-
-/// What the script needs: operations, situations, and the situations in which orders end, the furthest first.
-fn data(operations: &[Operation], situations: &[Situation], ends: &[usize]) -> String {
-    let data = json!({
-        "operations": operations
-            .iter()
-            .map(|one| json!([one.label, one.completed.is_some()]))
-            .collect::<Vec<_>>(),
-        "situations": situations
-            .iter()
-            .map(|one| json!([shown(&one.state), one.next, one.refused, one.from]))
-            .collect::<Vec<_>>(),
-        "ends": ends.iter().take(LONGEST_COUNT_MAX).collect::<Vec<_>>(),
-        "end_count": ends.len(),
-    });
-    // Nothing in it may end the element that holds it.
-    data.to_string().replace('<', "\\u003c")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,6 +411,33 @@ mod tests {
             json!([[0, 1]]),
             "only the write may come first"
         );
+    }
+
+    /// What a checker tells of a counter, or of any other object.
+    #[test]
+    fn orders_that_a_checker_tells_are_shown_if_they_are_in_order() {
+        let told = json!({"orders": {
+            "operations": [["add 2 by process 0", true], ["read 3 by process 2", true]],
+            "situations": [["0", [[0, 1]], [], null], ["2", [], [1], [0, 0]]],
+        }});
+        let view = view(&told).unwrap();
+        assert_eq!((view.start.as_str(), view.required_count), ("0", 2));
+        assert_eq!(view.furthest.len(), 1);
+        assert_eq!(
+            view.stuck,
+            ["read 3 by process 2 does not fit: the value is 2"]
+        );
+        let refused = |member: &str, value: Value| {
+            let mut damaged = told.clone();
+            damaged["orders"]["situations"][1][member.parse::<usize>().unwrap()] = value;
+            super::view(&damaged).is_none()
+        };
+        assert!(refused("1", json!([[0, 2]])) && refused("1", json!([[7, 0]])));
+        assert!(
+            refused("2", json!([2])) && refused("3", json!([1, 0])) && refused("3", json!(null))
+        );
+        assert!(super::view(&json!({"orders": null})).is_none());
+        assert!(super::view(&json!({"orders": {"operations": [], "situations": []}})).is_none());
     }
 
     #[test]

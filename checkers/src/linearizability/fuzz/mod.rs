@@ -7,7 +7,7 @@ use generate::{
     Generator, Random, Shape, counters, history, lists, queues, registers, sets, texts,
 };
 
-use super::certificate::{replay, try_every_order};
+use super::certificate::{is_too_expensive, replay, try_every_order};
 use super::configuration::Mistake;
 use super::fast::Fast;
 use super::models::Specification;
@@ -216,11 +216,15 @@ fn what_is_decided_by_prices_is_so() {
                 ordered += 1;
                 assert_eq!(replay(&object, &timeline, &order), Ok(()), "{timeline:?}");
             }
-            Searched::None { failed, .. } => {
+            Searched::None {
+                failed, charges, ..
+            } => {
                 refuted += 1;
                 let end = |operation: u32| timeline.intervals()[operation as usize].1;
                 let first = first.unwrap_or_else(|| panic!("{number}: {timeline:?}"));
                 assert!(end(first) <= end(failed), "{number}: {timeline:?}");
+                let checked = is_too_expensive(&object, &timeline, &charges, 10_000_000);
+                assert_eq!(checked, Some(true), "{number}: {timeline:?}");
             }
             Searched::Unknown { .. } => {}
         }

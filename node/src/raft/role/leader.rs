@@ -15,8 +15,8 @@ use crate::raft::peers::Asked;
 use crate::raft::proposals::Held;
 use crate::raft::read_index::ReadIndex;
 use crate::raft::timers::{NEVER_NS, after, is_due};
-use crate::raft::voter_changes::VoterChange;
-use crate::raft::{Effect, QuorumState, Refusal, Replica, Ticket};
+use crate::raft::voter_changes::{Stage, VoterChange};
+use crate::raft::{Correlation, Effect, QuorumState, Refusal, Replica, Ticket};
 use crate::voters::{VersionRange, Voter, VoterSet};
 
 /// How long an observer that stopped fetching is remembered (Kafka: 300 s).
@@ -127,13 +127,22 @@ impl Leader {
         successors
     }
 
-    /// For explorations: forgets when others fetched, and does not announce itself again.
-    pub(in crate::raft) fn still(&mut self) {
+    /// For explorations: forgets when others fetched, and does not announce itself again. Whether one that is
+    /// none of `voters` has caught up decides whether it may become one, so that is kept.
+    pub(in crate::raft) fn still(&mut self, voters: &VoterSet, awaited: Correlation) {
         self.begin_quorum_epoch_deadline_ns = NEVER_NS;
-        for progress in self.replicas.values_mut() {
+        for change in &mut self.voter_changes {
+            if let Stage::Probing { correlation, .. } = &mut change.stage {
+                *correlation = awaited;
+            }
+        }
+        for (key, progress) in &mut self.replicas {
             progress.last_fetch_ns = progress.last_fetch_ns.map(|_| 0);
-            progress.last_caught_up_ns = None;
-            progress.leader_end_at_last_fetch = Offset(0);
+            let caught_up = progress.last_caught_up_ns.filter(|_| !voters.contains(key));
+            progress.last_caught_up_ns = caught_up.map(|_| 0);
+            if caught_up.is_some() || voters.contains(key) {
+                progress.leader_end_at_last_fetch = Offset(0);
+            }
         }
         self.fetched.clear();
     }
