@@ -12,6 +12,9 @@ use crate::EVIDENCE_LIST_MAX_COUNT;
 /// What a resolved fault says where the leader was not known, and a drawn node stands in for it.
 const LEADER_UNKNOWN: &str = "leader_unknown";
 
+/// What a resolved fault of a replay says that had to wait until its node ran: how long, in milliseconds.
+pub const WAITED_MS: &str = "waited_ms";
+
 /// How the faults of a replay compare with those that were recorded.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Replayed {
@@ -19,7 +22,9 @@ pub struct Replayed {
     pub recorded_count: u64,
     /// How many of them were injected again, on the same targets, after the same others.
     pub same_count: u64,
-    /// The first that was not, for people.
+    /// How many had to wait until their nodes ran, as they did in that run.
+    pub waited_count: u64,
+    /// The first that was not the same, for people.
     pub first_difference: Option<String>,
     /// How far off their times were, in the middle, in milliseconds. Faults that events start are left out:
     /// they have no time of their own.
@@ -57,6 +62,9 @@ impl fmt::Display for Replayed {
                 write!(out, " ({because})")?;
             }
         }
+        if self.waited_count > 0 {
+            write!(out, ", {} waited for nodes to run", self.waited_count)?;
+        }
         match &self.first_difference {
             Some(difference) => write!(out, "; first difference: {difference}"),
             None => Ok(()),
@@ -76,7 +84,7 @@ pub fn compare(schedule: &Schedule, standstills: &[Standstill]) -> Option<Replay
         return None;
     }
     pairs.sort_by_key(|(_, recorded)| recorded.at_ms);
-    let mut same_count = 0;
+    let (mut same_count, mut waited_count) = (0, 0);
     let mut first_difference = None;
     let mut off_ms = Vec::new();
     let mut farthest: Option<(u64, u64)> = None;
@@ -94,6 +102,8 @@ pub fn compare(schedule: &Schedule, standstills: &[Standstill]) -> Option<Replay
                 }
             }
             match latest {
+                // Whatever came while it waited did not come before it for another reason.
+                _ if now.targets.contains_key(WAITED_MS) => waited_count += 1,
                 Some((other, at_ms)) if at_ms > now.at_ms => {
                     difference.get_or_insert_with(|| format!("came before fault {other}"));
                 }
@@ -114,6 +124,7 @@ pub fn compare(schedule: &Schedule, standstills: &[Standstill]) -> Option<Replay
     Some(Replayed {
         recorded_count: pairs.len() as u64,
         same_count,
+        waited_count,
         first_difference,
         median_off_ms: distances.get(distances.len() / 2).copied(),
         longest_off_ms: distances.last().copied(),
@@ -141,6 +152,7 @@ fn standstill_between((due_ms, at_ms): (u64, u64), all: &[Standstill]) -> Option
 fn hit(resolved: &ResolvedFault) -> Value {
     let mut targets = resolved.targets.clone();
     targets.remove(LEADER_UNKNOWN);
+    targets.remove(WAITED_MS);
     Value::Object(targets)
 }
 
@@ -231,6 +243,20 @@ mod tests {
             "same faults: 3 of 3, off by 1 ms at the median and 4 ms at most"
         );
         assert_eq!(replayed.off_ms["3"], -4);
+    }
+
+    #[test]
+    fn a_fault_that_waited_for_its_node_is_the_same_but_late() {
+        let mut late = hit(900, "n2");
+        late[WAITED_MS] = json!(700);
+        let replayed = compared(vec![
+            fault(1, hit(200, "n2"), late, "installed"),
+            fault(2, hit(300, "n1"), hit(300, "n1"), "installed"),
+        ]);
+        assert_eq!(
+            replayed.unwrap().to_string(),
+            "same faults: 2 of 2, off by 700 ms at the median and 700 ms at most, 1 waited for nodes to run"
+        );
     }
 
     #[test]

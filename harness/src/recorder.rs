@@ -274,6 +274,12 @@ impl Recorder {
         self.is_schedule_stale = true;
     }
 
+    /// Changes what is known of any fault.
+    pub fn update_faults(&mut self, change: impl FnMut(&mut ScheduledFault)) {
+        self.schedule.faults.iter_mut().for_each(change);
+        self.is_schedule_stale = true;
+    }
+
     /// Stores the schedule if a fault of it has changed, and the last time was a while ago. Not done with each
     /// change: what is long takes some milliseconds, in which faults and clients would wait.
     ///

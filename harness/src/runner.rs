@@ -5,11 +5,13 @@
 
 mod core_phase;
 mod crashes;
+mod healing;
 mod moments;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use checkers::replayed::WAITED_MS;
 use nemesis::action::Action;
 use nemesis::fault::Fault;
 use nemesis::resolve::{Resolution, resolve};
@@ -23,7 +25,7 @@ use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
 use self::moments::Cause;
-use self::waiting::{looks_again_ms, needs_sight};
+use self::waiting::{awaits_nodes_ms, looks_again_ms, needs_sight};
 use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
@@ -68,6 +70,8 @@ pub struct Runner<'a, W: World> {
     /// Faults to heal as soon as their start is reported.
     heal_when_started: BTreeSet<u64>,
     bursts: Bursts,
+    /// Faults of a replay that wait for their nodes.
+    awaiting: BTreeSet<u64>,
     /// By hold of a node: the faults that must have started before it goes on.
     held: BTreeMap<u64, BTreeSet<u64>>,
     /// Why faults start that do not start by time.
@@ -92,18 +96,6 @@ pub fn sets_clocks(schedule: &Schedule) -> bool {
             "clock-skew" | "clock-strobe" | "clock-reset"
         )
     })
-}
-
-/// A fault that was there, and of which nothing was seen, may as well not have been.
-fn doubt(fault: &mut ScheduledFault) {
-    if fault.outcome != Some(FaultOutcome::Installed) || fault.had_effect() {
-        return;
-    }
-    let asked = Fault::from_description(&fault.fault);
-    if let Some(reason) = asked.ok().and_then(|asked| asked.without_effect()) {
-        fault.outcome = Some(FaultOutcome::Indeterminate);
-        fault.reason = Some(reason.to_owned());
-    }
 }
 
 /// Why a run does not go on.
@@ -158,6 +150,7 @@ impl<'a, W: World> Runner<'a, W> {
             told: BTreeSet::new(),
             heal_when_started: BTreeSet::new(),
             bursts: Bursts::default(),
+            awaiting: BTreeSet::new(),
             held: BTreeMap::new(),
             causes: BTreeMap::new(),
             restored: None,
@@ -298,9 +291,14 @@ impl<'a, W: World> Runner<'a, W> {
                 let view = self.world.view(self.clients.leader());
                 let voters: Vec<&String> = view.voters().collect();
                 let value = json!({ "problems": problems, "damaged": damaged, "voters": voters });
-                self.restored = Some(problems);
                 self.recorder
                     .nemesis(now_ns, checkers::node_logs::RESTORED, value)?;
+                if problems.is_empty() {
+                    self.recorder.update_faults(|fault| {
+                        healing::note_order(fault, now_ns / NS_PER_MS);
+                    });
+                }
+                self.restored = Some(problems);
             }
             Event::Moment {
                 hold,
@@ -418,10 +416,22 @@ impl<'a, W: World> Runner<'a, W> {
                 };
             }
         };
-        let resolved = ResolvedFault {
+        let view = self.world.view(None);
+        if let Some(at_ms) = awaits_nodes_ms(&fault, &resolution.action, &view, now_ns / NS_PER_MS)
+        {
+            self.starting.remove(&id);
+            self.awaiting.insert(id);
+            self.timeline.postpone(id, at_ms);
+            return Ok(());
+        }
+        let mut resolved = ResolvedFault {
             event: self.causes.get(&id).map(|cause| cause.event.clone()),
             ..resolution.to_resolved(now_ns / NS_PER_MS)
         };
+        if self.awaiting.remove(&id) {
+            let waited_ms = resolved.at_ms.saturating_sub(fault.trigger.at_ms);
+            resolved.targets.insert(WAITED_MS.into(), json!(waited_ms));
+        }
         self.recorder
             .update_fault(id, |fault| fault.resolved = Some(resolved));
         if resolution.action == Action::Burst {
@@ -535,14 +545,7 @@ impl<'a, W: World> Runner<'a, W> {
         self.recorder
             .nemesis(now_ns, &format!("stop-{kind}"), value)?;
         self.recorder.update_fault(id, |fault| {
-            fault.effect.extend(report.effect);
-            match report.problem {
-                None => {
-                    fault.healed_at_ms = Some(now_ns / NS_PER_MS);
-                    doubt(fault);
-                }
-                Some(problem) => fault.reason = Some(format!("not healed: {problem}")),
-            }
+            healing::note(fault, report, now_ns / NS_PER_MS);
         });
         Ok(())
     }

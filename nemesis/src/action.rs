@@ -166,6 +166,21 @@ pub enum ReplayError {
 }
 
 impl Action {
+    /// The nodes of which one at least has to run, so that anything can be done.
+    pub fn needs_running(&self) -> &[String] {
+        match self {
+            Self::Kill { nodes }
+            | Self::KillClean { nodes }
+            | Self::Restart { nodes }
+            | Self::Pause { nodes }
+            | Self::Slow { nodes, .. }
+            | Self::Wipe { nodes }
+            | Self::Snapshot { nodes } => nodes,
+            Self::Disk { nodes, disk } if disk.what.destroys_data() => nodes,
+            _ => &[],
+        }
+    }
+
     /// The record for `schedule.json`; `at_ms` is when the fault was applied, since the run started.
     pub fn to_resolved(&self, at_ms: u64) -> ResolvedFault {
         let mut targets = Map::new();

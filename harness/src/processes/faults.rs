@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::cluster::Cluster;
 use super::insistence::{Next, Patience};
-use super::lives::Slowed;
+use super::lives::{Slowed, all_of};
 use super::membership::Membership;
 use super::strobes::Strobing;
 use super::{disks, lives, stops};
@@ -208,18 +208,13 @@ impl ActiveFaults {
         let mut skewed = Vec::new();
         let mut problems = Vec::new();
         let mut effect = Map::new();
-        for clock in clocks {
-            // A node that another fault stopped or killed is skewed once it is back: late, but really.
-            cluster.await_reachable(&clock.node, HELD_LIMIT).await;
-            let mut setters = self.clock_setters.lock().await;
-            match cluster
-                .set_clock(&clock.node, clock.offset_ms, clock.rate)
-                .await
-            {
+        // At once: nobody's clock is set late because another node is held.
+        let all = clocks.iter().map(|clock| self.skew_one(cluster, id, clock));
+        for (clock, outcome) in clocks.iter().zip(all_of(all.collect()).await) {
+            match outcome {
                 Ok(skew_ms) => {
                     effect.insert(format!("{}_skew_ms", clock.node), json!(skew_ms));
-                    setters.insert(clock.node.clone(), id);
-                    skewed.push(clock.node);
+                    skewed.push(clock.node.clone());
                 }
                 Err(problem) => problems.push(problem),
             }
@@ -229,6 +224,22 @@ impl ActiveFaults {
             (!skewed.is_empty()).then_some(Active::Clocks { nodes: skewed }),
             report,
         )
+    }
+
+    async fn skew_one(
+        &self,
+        cluster: &Cluster,
+        id: u64,
+        clock: &ClockSetting,
+    ) -> Result<f64, String> {
+        // A node that another fault stopped or killed is skewed once it is back: late, but really.
+        cluster.await_reachable(&clock.node, HELD_LIMIT).await;
+        let mut setters = self.clock_setters.lock().await;
+        let skew_ms = cluster
+            .set_clock(&clock.node, clock.offset_ms, clock.rate)
+            .await?;
+        setters.insert(clock.node.clone(), id);
+        Ok(skew_ms)
     }
 
     async fn strobe(
@@ -263,24 +274,14 @@ impl ActiveFaults {
         let mut right = Vec::new();
         let mut effect = Map::new();
         let mut reset_count = 0;
-        for node in nodes {
-            cluster.await_reachable(&node, HELD_LIMIT).await;
-            let Some(before) = cluster.status(&node).await.map(|status| status.clock) else {
-                problems.push(format!("{node} does not answer"));
-                continue;
-            };
-            let is_true = (before.offset_ms, before.rate) == (0, 1.0);
-            if is_true && !self.is_strobed(&node).await {
-                right.push(node);
-                continue;
-            }
-            let mut setters = self.clock_setters.lock().await;
-            match cluster.set_clock(&node, 0, 1.0).await {
-                Ok(skew_ms) => {
-                    setters.insert(node.clone(), id);
+        let all = nodes.iter().map(|node| self.reset_one(cluster, id, node));
+        for (node, outcome) in nodes.iter().zip(all_of(all.collect()).await) {
+            match outcome {
+                Ok(None) => right.push(node.as_str()),
+                Ok(Some((before_ms, after_ms))) => {
                     reset_count += 1;
-                    effect.insert(format!("{node}_skew_before_ms"), json!(before.skew_ms));
-                    effect.insert(format!("{node}_skew_after_ms"), json!(skew_ms));
+                    effect.insert(format!("{node}_skew_before_ms"), json!(before_ms));
+                    effect.insert(format!("{node}_skew_after_ms"), json!(after_ms));
                 }
                 Err(problem) => problems.push(problem),
             }
@@ -290,6 +291,32 @@ impl ActiveFaults {
         }
         effect.insert("reset_count".into(), json!(reset_count));
         report(reset_count, problems, effect)
+    }
+
+    /// How far the clock of a node was off before it was set right, and after; nothing if it was right. Who is
+    /// stopped is waited for. Who is down has no clock: it will start with a true one.
+    async fn reset_one(
+        &self,
+        cluster: &Cluster,
+        id: u64,
+        node: &str,
+    ) -> Result<Option<(f64, f64)>, String> {
+        if cluster.address(node).is_none() {
+            return Err(format!("{node} does not run"));
+        }
+        cluster.await_reachable(node, HELD_LIMIT).await;
+        let status = cluster.status(node).await;
+        let before = status
+            .ok_or_else(|| format!("{node} does not answer"))?
+            .clock;
+        let is_true = (before.offset_ms, before.rate) == (0, 1.0);
+        if is_true && !self.is_strobed(node).await {
+            return Ok(None);
+        }
+        let mut setters = self.clock_setters.lock().await;
+        let after_ms = cluster.set_clock(node, 0, 1.0).await?;
+        setters.insert(node.to_owned(), id);
+        Ok(Some((before.skew_ms, after_ms)))
     }
 
     /// Whether a fault that lets clocks go back and forth has set this one last.

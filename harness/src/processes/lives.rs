@@ -176,7 +176,7 @@ pub(super) async fn restart(
 }
 
 /// Runs all of these at once.
-async fn all_of<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+pub(super) async fn all_of<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut done: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

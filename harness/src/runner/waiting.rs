@@ -1,14 +1,41 @@
 //! Owns which faults wait that cannot hit anybody yet: how long, and how often they look.
 //! Never decides whom a fault hits.
 
+use nemesis::action::Action;
 use nemesis::capability::Need;
 use nemesis::fault::Fault;
+use nemesis::view::ClusterView;
 use results::schedule::ScheduledFault;
 
 /// How often a fault that must wait for others to be over looks whether they are.
 const BUDGET_LOOK_MS: u64 = 250;
 /// How often a fault of nodes that are up to something looks whether there are any: elections are short.
 const SIGHT_LOOK_MS: u64 = 40;
+
+/// How often a fault of a replay looks whether its node runs again.
+const NODE_LOOK_MS: u64 = 5;
+/// How long a fault of a replay waits until its node runs again: longer than another fault usually keeps it down.
+const NODE_WAIT_MS: u64 = 3_000;
+
+/// When a fault of a replay looks again, of whose nodes none runs yet: they did when it was recorded, and nodes
+/// take different times to start, and crash of a bad disk at different times. Not for ever. All times are
+/// milliseconds since the run started.
+pub(super) fn awaits_nodes_ms(
+    fault: &ScheduledFault,
+    action: &Action,
+    view: &ClusterView,
+    now_ms: u64,
+) -> Option<u64> {
+    let is_replayed = fault.recorded.is_some() && fault.trigger.on.is_none();
+    let is_there = |node: &String| {
+        let is_wipe = matches!(action, Action::Wipe { .. });
+        !view.down.contains(node) || (is_wipe && view.damaged.contains_key(node))
+    };
+    let nodes = action.needs_running();
+    let waits = is_replayed && !nodes.is_empty() && !nodes.iter().any(is_there);
+    let is_over = now_ms >= fault.trigger.at_ms + NODE_WAIT_MS;
+    (waits && !is_over).then_some(now_ms + NODE_LOOK_MS)
+}
 
 /// Whether whom a fault hits depends on what only the nodes know.
 pub(super) fn needs_sight(fault: &ScheduledFault) -> bool {
@@ -47,6 +74,34 @@ mod tests {
         let text =
             format!(r#"{{"trigger":{{"at_ms":1000}},"duration_ms":400,"fault":{{{fault}}}}}"#);
         serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_replayed_fault_waits_for_its_node_and_not_for_ever() {
+        let down = ClusterView {
+            down: ["n1".to_owned()].into(),
+            ..ClusterView::new(vec!["n1".into(), "n2".into()], None)
+        };
+        let nodes = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
+        let kill = |names: &[&str]| Action::Kill {
+            nodes: nodes(names),
+        };
+        let mut replayed = fault(r#""kind":"kill","targets":["n1"]"#);
+        assert_eq!(
+            awaits_nodes_ms(&replayed, &kill(&["n1"]), &down, 1_000),
+            None
+        );
+        let recorded = serde_json::json!({"at_ms": 1_000, "nodes": ["n1"]});
+        replayed.recorded = Some(serde_json::from_value(recorded).unwrap());
+        let waits = |action: &Action, now_ms| awaits_nodes_ms(&replayed, action, &down, now_ms);
+        assert_eq!(waits(&kill(&["n1"]), 1_000), Some(1_005));
+        assert_eq!(waits(&kill(&["n1"]), 4_000), None, "it is skipped then");
+        assert_eq!(waits(&kill(&["n1", "n2"]), 1_000), None);
+        assert_eq!(waits(&kill(&["n2"]), 1_000), None);
+        let reset = Action::ResetClocks {
+            nodes: nodes(&["n1"]),
+        };
+        assert_eq!(waits(&reset, 1_000), None);
     }
 
     #[test]
