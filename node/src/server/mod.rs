@@ -3,6 +3,7 @@
 
 mod addresses;
 mod admission;
+mod alarm;
 mod barriers;
 mod body;
 mod clock;
