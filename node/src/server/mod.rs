@@ -20,6 +20,7 @@ mod mailbox;
 mod metrics;
 mod operations;
 mod outbox;
+mod peer_connection;
 mod peers;
 mod pending;
 mod replies;
