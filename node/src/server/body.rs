@@ -34,6 +34,11 @@ const BODY_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Body(Result<Bytes, Fault>);
 
 impl Body {
+    /// One that is all there.
+    pub(super) fn whole(bytes: Bytes) -> Self {
+        Self(Ok(bytes))
+    }
+
     /// How many there are; 0 where something is wrong.
     pub(super) fn length_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, Bytes::len)

@@ -5,6 +5,10 @@
 //! Until all of a request is there it counts for nothing: whoever sends half of one holds a place only
 //! for as long as nobody else wants it, wherever the request goes to.
 
+mod begun;
+mod short_way;
+mod whole_request;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
@@ -29,6 +33,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Stage, Worth};
+use super::http::Front;
+use begun::Begun;
 
 /// Where peers ask. Connections that are used for it are the last to go.
 pub(super) const PEER_PATHS: &str = "/raft/";
@@ -123,6 +129,23 @@ pub(crate) struct Connections {
     gone: Notify,
 }
 
+/// Who answers what comes on connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Services {
+    router: TowerToHyperService<Router>,
+    /// Who answers what is asked too often to go through all of that.
+    plain: Option<Arc<Front>>,
+}
+
+impl Services {
+    pub(crate) fn new(router: Router, plain: Option<Arc<Front>>) -> Self {
+        Self {
+            router: TowerToHyperService::new(router),
+            plain,
+        }
+    }
+}
+
 /// What becomes of a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admitted {
@@ -151,21 +174,21 @@ impl Connections {
     pub(crate) fn serve(
         self: Arc<Self>,
         listener: TcpListener,
-        router: Router,
+        services: Services,
         stop: oneshot::Receiver<()>,
     ) -> JoinHandle<()> {
         tokio::spawn(async move {
             tokio::select! {
                 // A dropped sender means the same.
                 _ = stop => {}
-                () = self.accept(listener, TowerToHyperService::new(router)) => {}
+                () = self.accept(listener, services) => {}
                 () = self.sweep() => {}
             }
             self.finish().await;
         })
     }
 
-    async fn accept(self: &Arc<Self>, listener: TcpListener, router: TowerToHyperService<Router>) {
+    async fn accept(self: &Arc<Self>, listener: TcpListener, services: Services) {
         let mut complained: Option<Instant> = None;
         let mut complain = |what: &str, error: Option<io::Error>| {
             if complained.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
@@ -191,7 +214,7 @@ impl Connections {
                     if admitted == Admitted::Extra {
                         complain("there are too many connections", None);
                     }
-                    self.start(stream, admitted == Admitted::Extra, router.clone());
+                    self.start(stream, admitted == Admitted::Extra, services.clone());
                 }
             }
         }
@@ -250,12 +273,7 @@ impl Connections {
             .is_some()
     }
 
-    fn start(
-        self: &Arc<Self>,
-        stream: TcpStream,
-        is_extra: bool,
-        router: TowerToHyperService<Router>,
-    ) {
+    fn start(self: &Arc<Self>, stream: TcpStream, is_extra: bool, services: Services) {
         // Without it an answer may wait for the acknowledgement of the one before; only slower.
         let _ = stream.set_nodelay(true);
         let connection = Arc::new(Connection::new(is_extra, self.now_ms()));
@@ -263,7 +281,7 @@ impl Connections {
         self.lock().insert(number, Arc::clone(&connection));
         let connections = Arc::clone(self);
         tokio::spawn(async move {
-            connections.converse(stream, &connection, router).await;
+            connections.converse(stream, &connection, services).await;
             connections.lock().remove(&number);
             connections.gone.notify_waiters();
         });
@@ -272,10 +290,17 @@ impl Connections {
     /// Answers the requests of one connection until it ends or is told to go.
     async fn converse(
         self: &Arc<Self>,
-        stream: TcpStream,
+        mut stream: TcpStream,
         connection: &Arc<Connection>,
-        router: TowerToHyperService<Router>,
+        Services { router, plain }: Services,
     ) {
+        let mut beginning = Vec::new();
+        if let Some(front) = plain {
+            match self.answer_plain(&mut stream, connection, &front).await {
+                Some(other) => beginning = other,
+                None => return,
+            }
+        }
         let service = service_fn(|mut request: Request<Incoming>| {
             let under_way = self.begin(connection, &mut request);
             let answer = router.call(request);
@@ -287,7 +312,7 @@ impl Connections {
         });
         let conversation = http1::Builder::new()
             .max_header_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Begun::new(beginning, stream)), service);
         let mut conversation = pin!(conversation);
         loop {
             tokio::select! {
@@ -332,6 +357,16 @@ impl Connections {
                 self.drop_unfinished_body(IN_SAYING);
             }
         }
+        UnderWay {
+            connections: self,
+            connection,
+        }
+    }
+
+    /// All of a request is there.
+    fn begin_whole<'a>(&'a self, connection: &'a Connection, is_peer: bool) -> UnderWay<'a> {
+        connection.serves(is_peer);
+        self.enter(connection, Stage::Busy);
         UnderWay {
             connections: self,
             connection,

@@ -6,9 +6,11 @@
 //! another thread wait for, the task goes on with everything but new commands, which could not become
 //! durable any earlier and share the next sync.
 
+use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
@@ -21,6 +23,7 @@ use crate::storage::LogSynced;
 use crate::storage::disk::Disk;
 
 use super::addresses::Addresses;
+use super::alarm::Alarm;
 use super::clock::{SkewedClock, monotonic_ns};
 use super::complaints;
 use super::mailbox::{Inbox, Message, Snapshot, View};
@@ -80,6 +83,7 @@ pub(crate) struct Driver {
     syncing: Option<Syncing>,
     /// How long the one before took.
     last_sync: Duration,
+    alarm: Alarm,
 }
 
 /// A sync that is under way.
@@ -139,6 +143,7 @@ impl Driver {
             desk,
             syncing: None,
             last_sync: Duration::ZERO,
+            alarm: Alarm::default(),
         }
     }
 
@@ -183,6 +188,7 @@ impl Driver {
         {
             let now_ns = self.clock.now_ns(monotonic_ns());
             node.finish_sync(now_ns, synced, &mut self.outbox)?;
+            self.outbox.finish()?;
         }
         Ok(node.close()?)
     }
@@ -211,6 +217,7 @@ impl Driver {
         woken: Woken,
         taken: &mut Taken,
     ) -> Result<(), DriverError> {
+        self.outbox.has_sent = false;
         if let Woken::Sync(synced) = woken {
             if let Some(syncing) = self.syncing.take() {
                 self.last_sync = syncing.since.elapsed();
@@ -223,11 +230,18 @@ impl Driver {
             if std::mem::take(&mut self.outbox.has_sent) {
                 // Followers store what they were just sent while this node stores it, and whoever has
                 // come by now shares the sync.
-                tokio::task::yield_now().await;
+                self.let_leave().await;
+                if !self.is_quiet() {
+                    tokio::task::yield_now().await;
+                }
                 self.take_waiting(taken);
                 self.take_in(node, taken)?;
             }
             self.begin_sync(node)?;
+        }
+        if std::mem::take(&mut self.outbox.has_sent) {
+            // Before everything that nobody waits for.
+            self.let_leave().await;
         }
         let now_ns = self.clock.now_ns(monotonic_ns());
         node.settle(now_ns, wall_clock_ms(), &mut self.outbox)?;
@@ -238,6 +252,27 @@ impl Driver {
             drop(tokio::task::spawn_blocking(move || drop(discarded)));
         }
         Ok(())
+    }
+
+    /// Brings what has left into the sockets: requests at once, answers by letting the tasks run that wait for
+    /// them. Looks at no socket otherwise, which would take longer than what is still to be done.
+    async fn let_leave(&mut self) {
+        self.outbox.send_off();
+        let mut is_behind = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut is_behind, true) {
+                return Poll::Ready(());
+            }
+            // Behind all that are ready by now.
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Whether so little is under way that hardly anybody else comes by now.
+    fn is_quiet(&self) -> bool {
+        self.outbox.gate.under_way_count() <= 1
     }
 
     /// Begins a sync: on this thread if there is little else to do and the disk is quick, else on another,
@@ -287,17 +322,20 @@ impl Driver {
                     .unwrap_or(MAX_WAIT),
             )
             .max(MIN_WAIT);
-        let woken = match &mut self.syncing {
+        let due = tokio::time::Instant::now() + wait;
+        let syncing = self.syncing.as_mut();
+        let woken = match syncing {
             Some(syncing) if syncing.since.elapsed() >= SYNC_PATIENCE => syncing.end().await,
             Some(syncing) => tokio::select! {
                 biased;
                 woken = syncing.end() => woken,
                 message = self.inbox.recv() => self.woken_by(message, taken),
-                () = tokio::time::sleep(wait) => Woken::Time,
+                () = self.alarm.ring_by(due) => Woken::Time,
             },
-            None => match tokio::time::timeout(wait, self.inbox.recv()).await {
-                Ok(message) => self.woken_by(message, taken),
-                Err(_) => Woken::Time,
+            None => tokio::select! {
+                biased;
+                message = self.inbox.recv() => self.woken_by(message, taken),
+                () = self.alarm.ring_by(due) => Woken::Time,
             },
         };
         self.take_waiting(taken);

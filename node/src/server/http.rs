@@ -19,7 +19,6 @@ use crate::client::{ClientReply, ClientRequest};
 use crate::ids::{Epoch, NodeId, Offset};
 use crate::machine::Kind;
 use crate::message;
-use crate::node_loop::Arrival;
 use crate::raft::{QuorumDescription, Role};
 
 use super::admission::Admission;
@@ -28,6 +27,7 @@ use super::connections::Crowded;
 use super::mailbox::{Mailbox, Message, Snapshot, View};
 use super::metrics;
 use super::operations::{self, Fault, Key, NoOptions, Options};
+use super::peer_requests::answer_peer;
 use super::pending::Pending;
 use super::replies::{self, Replies};
 use super::wire::{self, RequestKind};
@@ -37,7 +37,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 
 /// A client may name the cluster that it means; a node of another one then refuses. Ports change
 /// hands, and a write that lands in the wrong cluster would be a lie in two histories.
-const CLUSTER_HEADER: &str = "x-kraft-cluster-id";
+pub(super) const CLUSTER_HEADER: &str = "x-kraft-cluster-id";
 
 /// How long the loop may take to say that it is alive.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
@@ -230,7 +230,7 @@ async fn transaction(
 }
 
 impl Front {
-    fn invalid(&self, status: StatusCode, message: impl Into<String>) -> Response {
+    pub(super) fn invalid(&self, status: StatusCode, message: impl Into<String>) -> Response {
         let response = self.replies.invalid(status, message, self.view.look());
         match status {
             // There is more to come that nobody will read.
@@ -239,7 +239,7 @@ impl Front {
         }
     }
 
-    fn unavailable(&self) -> Response {
+    pub(super) fn unavailable(&self) -> Response {
         self.replies.unavailable(self.view.look())
     }
 
@@ -255,7 +255,11 @@ impl Front {
     }
 
     /// `body_bytes` is how long its body was.
-    async fn operate(&self, request: Result<ClientRequest, Fault>, body_bytes: usize) -> Response {
+    pub(super) async fn operate(
+        &self,
+        request: Result<ClientRequest, Fault>,
+        body_bytes: usize,
+    ) -> Response {
         let request = match request {
             Ok(request) => request,
             Err(Fault { status, message }) => return self.invalid(status, message),
@@ -283,57 +287,6 @@ impl Front {
                     .timed_out(self.client_deadline.as_millis(), self.view.look().1)
             }
         }
-    }
-}
-
-/// For this long an addition of a voter is waited for, whatever it asks for, beyond the request timeout.
-const LONGEST_ADDITION: Duration = Duration::from_secs(60);
-
-async fn answer_peer(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    kind: RequestKind,
-    body: Body,
-) -> Response {
-    let bytes = match body.bytes() {
-        Ok(bytes) => bytes,
-        Err(Fault { status, message }) => return front.invalid(status, message),
-    };
-    let request = match wire::decode_request(kind, &bytes) {
-        Ok(request) => request,
-        Err(error) => return front.invalid(StatusCode::BAD_REQUEST, error.to_string()),
-    };
-    let held = match &request {
-        message::Request::Fetch(fetch) => Duration::from_millis(fetch.max_wait_ms),
-        // The core answers these in time by itself, with more to say than that time is over.
-        message::Request::AddRaftVoter(add) => Duration::from_millis(add.timeout_ms)
-            .min(LONGEST_ADDITION)
-            .max(front.request_timeout),
-        message::Request::RemoveRaftVoter(_) | message::Request::UpdateRaftVoter(_) => {
-            front.request_timeout
-        }
-        _ => Duration::ZERO,
-    };
-    let limit = front.request_timeout.saturating_add(held);
-    // Dropped together with the connection: a parked fetch leaves no ticket behind.
-    let mut waiting = front.askers.wait();
-    let arrival = Arrival::PeerRequest {
-        ticket: waiting.ticket(),
-        correlation: wire::correlation(&headers),
-        request: Box::new(request),
-    };
-    if front.mailbox.send(Message::Arrival(arrival)).is_err() {
-        return front.unavailable();
-    }
-    match tokio::time::timeout(limit, waiting.answer()).await {
-        Ok(Some(response)) => {
-            let (media_type, body) = wire::encode_response(&response);
-            ([(header::CONTENT_TYPE, media_type)], body).into_response()
-        }
-        Ok(None) => front.replies.stopped(front.view.look().1),
-        Err(_) => front
-            .replies
-            .timed_out(limit.as_millis(), front.view.look().1),
     }
 }
 
@@ -471,6 +424,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::node_loop::Arrival;
     use crate::server::admission::Room;
     use crate::server::mailbox::Inbox;
     use crate::server::pending::Tickets;

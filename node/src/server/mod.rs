@@ -3,6 +3,7 @@
 
 mod addresses;
 mod admission;
+mod alarm;
 mod barriers;
 mod body;
 mod clock;
@@ -19,6 +20,8 @@ mod mailbox;
 mod metrics;
 mod operations;
 mod outbox;
+mod peer_connection;
+mod peer_requests;
 mod peers;
 mod pending;
 mod replies;
@@ -55,7 +58,7 @@ use addresses::Addresses;
 use admission::{Admission, Room};
 use barriers::{Barriers, Reached};
 use clock::{SkewedClock, monotonic_ns};
-use connections::{Connections, Limits};
+use connections::{Connections, Limits, Services};
 use control::Controlled;
 use driver::{Driver, DriverError};
 use http::{Front, OperationCounts};
@@ -499,7 +502,8 @@ fn start_thread<D: Disk + Send + 'static>(
     let (tell_ended, ended) = oneshot::channel::<()>();
     let live = async move {
         let _ended = tell_ended;
-        let server = connections.serve(listener, http::router(front), http_stops);
+        let services = Services::new(http::router(Arc::clone(&front)), Some(front));
+        let server = connections.serve(listener, services, http_stops);
         // As a task of its own: waking it from the tasks around it costs no system call then.
         match tokio::spawn(driver.run(started)).await {
             // Fails only when the process is ending anyway.

@@ -5,11 +5,11 @@ use std::io;
 use std::time::Instant;
 
 use crate::client::ClientReply;
-use crate::ids::Epoch;
-use crate::message::Response;
+use crate::ids::{Epoch, NodeId};
+use crate::message::{Request, Response};
 use crate::moment::{Edge, Moment};
 use crate::node_loop::{Departure, Outbox};
-use crate::raft::Role;
+use crate::raft::{Correlation, Role};
 use crate::trace::{TraceEvent, Traced};
 
 use super::barriers::{Barriers, Place};
@@ -21,6 +21,15 @@ use super::metrics::Metrics;
 use super::peers::Peers;
 use super::pending::Pending;
 use super::trace_writer::TraceWriter;
+
+/// A request that has departed and is not sent off yet.
+#[derive(Debug)]
+struct PeerRequest {
+    peer: NodeId,
+    endpoint: Option<String>,
+    correlation: Correlation,
+    request: Box<Request>,
+}
 
 /// Brings what leaves the node on its way, never before the trace events that explain it.
 #[derive(Debug)]
@@ -34,6 +43,8 @@ pub(crate) struct ProcessOutbox {
     /// Role and epoch as last reported; none before the start is over.
     standing: (Option<Role>, Epoch),
     pub(super) gate: Gate,
+    /// Requests to peers that are on their way.
+    requests: Vec<PeerRequest>,
     /// Whether anything has left since somebody last looked.
     pub(super) has_sent: bool,
     pub(super) metrics: Metrics,
@@ -59,6 +70,7 @@ impl ProcessOutbox {
             barriers,
             standing: (None, Epoch(0)),
             gate: Gate::default(),
+            requests: Vec::new(),
             has_sent: false,
             metrics: Metrics::default(),
             voters_changed: false,
@@ -74,12 +86,29 @@ impl ProcessOutbox {
         }
     }
 
-    /// Writes what is left of the trace.
+    /// Writes what is left of the trace, and then the requests to peers into their sockets. What explains one may
+    /// be traced after it has departed: that what it speaks of is durable.
+    pub(super) fn send_off(&mut self) {
+        self.flush_trace();
+        let is_sound = self.trace_failure.is_none();
+        for request in self.requests.drain(..).filter(|_| is_sound) {
+            let PeerRequest {
+                peer,
+                endpoint,
+                correlation,
+                request,
+            } = request;
+            self.peers
+                .send(peer, endpoint.as_deref(), correlation, *request);
+        }
+    }
+
+    /// Sends off what is left.
     ///
     /// # Errors
     /// When this or an earlier write failed.
     pub(crate) fn finish(&mut self) -> Result<(), DriverError> {
-        self.flush_trace();
+        self.send_off();
         match (self.trace_failure.take(), &self.trace) {
             (Some(source), Some(trace)) => Err(DriverError::Trace {
                 path: trace.path().to_path_buf(),
@@ -103,10 +132,12 @@ impl Outbox for ProcessOutbox {
                 endpoint,
                 correlation,
                 request,
-            } => {
-                self.peers
-                    .send(peer, endpoint.as_deref(), correlation, *request);
-            }
+            } => self.requests.push(PeerRequest {
+                peer,
+                endpoint,
+                correlation,
+                request,
+            }),
             Departure::Reply { ticket, response } => self.askers.answer(ticket, *response),
             Departure::ClientReply { ticket, reply } => {
                 self.gate.answered(ticket, Instant::now());
@@ -249,6 +280,7 @@ mod tests {
     use super::*;
     use crate::client::{ClientReply, UnknownCode};
     use crate::ids::{Epoch, NodeId, Offset};
+    use crate::message::ApiVersionsRequest;
     use crate::server::TraceOptions;
     use crate::server::mailbox::Mailbox;
     use crate::server::pending::Tickets;
@@ -307,6 +339,25 @@ mod tests {
         outbox.trace(flush());
         outbox.finish().unwrap();
         assert_eq!(lines(), 3, "nothing stays behind after a call");
+    }
+
+    #[tokio::test]
+    async fn a_request_is_sent_once_what_was_traced_after_its_departure_is_in_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.jsonl");
+        let mut outbox = outbox(&path);
+        let cluster_id = "test".into();
+        outbox.depart(Departure::Send {
+            peer: NodeId(2),
+            endpoint: None,
+            correlation: Correlation(1),
+            request: Box::new(Request::ApiVersions(ApiVersionsRequest { cluster_id })),
+        });
+        outbox.trace(flush());
+        assert_eq!(outbox.requests.len(), 1, "it speaks of what was flushed");
+        outbox.send_off();
+        assert_eq!(outbox.requests.len(), 0);
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     }
 
     #[tokio::test]

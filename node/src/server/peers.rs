@@ -7,16 +7,11 @@
 //! say where to, and one may have moved to where another was.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Bytes};
-use hyper::client::conn::http1::SendRequest;
-use hyper::{StatusCode, header};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use crate::batch::MAX_BATCH_BYTES;
@@ -27,10 +22,14 @@ use crate::raft::{self, Correlation, PeerAnswer};
 
 use super::complaints::Complaints;
 use super::mailbox::{Mailbox, Message};
+use super::peer_connection::PeerConnection;
 use super::wire::{self, RequestKind};
 
 /// Largest response that is read: one oversized batch on top of an ordinary answer, in bytes.
 const MAX_RESPONSE_BYTES: usize = MAX_BATCH_BYTES + 4 * 1024 * 1024;
+
+/// Room for the head of a request, in bytes.
+const HEAD_BYTES: usize = 256;
 
 /// How many of the addresses that one peer is said to have are kept: what the voters in the log say, and what
 /// others say of a leader that has moved since.
@@ -156,8 +155,10 @@ impl Peers {
                 .saturating_add(Duration::from_millis(fetch.max_wait_ms)),
             _ => self.request_timeout,
         };
+        // Into the socket at once where that goes.
+        let underway = link.begin(correlation, &request);
         self.runtime.spawn(async move {
-            let answer = match link.ask(peer, correlation, request, timeout).await {
+            let answer = match link.finish(peer, underway, timeout).await {
                 Ok(response) => {
                     link.complaints.note(peer, &link.authority, &response);
                     PeerAnswer::Response(Box::new(response))
@@ -172,9 +173,6 @@ impl Peers {
     }
 }
 
-/// An open connection. At most one request is under way on each.
-type Connection = SendRequest<Full<Bytes>>;
-
 /// The way to one peer.
 #[derive(Debug)]
 struct Link {
@@ -186,11 +184,21 @@ struct Link {
     is_silent: AtomicBool,
 }
 
-/// Connections without a request, and how often all of them were dropped before.
+/// Connections without a request (there is at most one on each), and how often all of them were dropped before.
 #[derive(Debug, Default)]
 struct Idle {
     generation: u64,
-    connections: Vec<Connection>,
+    connections: Vec<PeerConnection>,
+}
+
+/// A request that was begun.
+#[derive(Debug)]
+struct Underway {
+    kind: RequestKind,
+    bytes: Vec<u8>,
+    /// Where, and how much of it is written there; none where a connection has to be opened first.
+    on: Option<(PeerConnection, usize)>,
+    generation: u64,
 }
 
 impl Link {
@@ -208,21 +216,50 @@ impl Link {
         self.is_silent.swap(false, Ordering::Relaxed)
     }
 
-    async fn ask(
+    /// Writes a request to a connection that waits for one, if there is any.
+    fn begin(&self, correlation: Correlation, request: &Request) -> Underway {
+        let kind = RequestKind::of(request);
+        let bytes = self.message(kind, correlation, &wire::encode_request(request));
+        let mut idle = self.idle();
+        let on = std::iter::from_fn(|| idle.connections.pop()).find_map(|connection| {
+            let sent_bytes = connection.begin(&bytes)?;
+            Some((connection, sent_bytes))
+        });
+        Underway {
+            kind,
+            bytes,
+            on,
+            generation: idle.generation,
+        }
+    }
+
+    fn message(&self, kind: RequestKind, correlation: Correlation, body: &[u8]) -> Vec<u8> {
+        let mut message = Vec::with_capacity(HEAD_BYTES + body.len());
+        write!(
+            message,
+            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: {}\r\n{}: {}\r\ncontent-length: {}\r\n\r\n",
+            kind.path(),
+            self.authority,
+            wire::JSON,
+            wire::CORRELATION_HEADER,
+            correlation.0,
+            body.len()
+        )
+        .expect("memory takes what is written to it");
+        message.extend_from_slice(body);
+        message
+    }
+
+    /// Waits for the outcome of a request that was begun.
+    async fn finish(
         &self,
         peer: NodeId,
-        correlation: Correlation,
-        request: Request,
+        underway: Underway,
         timeout: Duration,
     ) -> Result<Response, String> {
-        let generation = self.idle().generation;
-        let kind = RequestKind::of(&request);
-        let exchange = self.exchange(kind, correlation, wire::encode_request(&request));
-        let outcome = match tokio::time::timeout(timeout, exchange).await {
-            Ok(Ok((body, connection))) => wire::decode_response(kind, &body)
-                .map(|response| (response, connection))
-                .map_err(|error| error.to_string()),
-            Ok(Err(reason)) => Err(reason),
+        let generation = underway.generation;
+        let outcome = match tokio::time::timeout(timeout, self.exchange(underway)).await {
+            Ok(outcome) => outcome,
             Err(_) => Err("timed out".into()),
         };
         let answered = outcome.as_ref();
@@ -232,7 +269,7 @@ impl Link {
         match outcome {
             Ok((response, connection)) => {
                 if idle.generation == generation {
-                    idle.connections.push(connection);
+                    idle.connections.extend(connection);
                 }
                 Ok(response)
             }
@@ -248,63 +285,29 @@ impl Link {
         }
     }
 
+    /// Returns, besides the response, the connection, if it takes another request.
     async fn exchange(
         &self,
-        kind: RequestKind,
-        correlation: Correlation,
-        body: Vec<u8>,
-    ) -> Result<(Vec<u8>, Connection), String> {
-        let mut connection = self.connection().await?;
-        let request = hyper::Request::post(kind.path())
-            .header(header::HOST, &self.authority)
-            .header(header::CONTENT_TYPE, wire::JSON)
-            .header(wire::CORRELATION_HEADER, correlation.0)
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| error.to_string())?;
-        let response = connection
-            .send_request(request)
-            .await
-            .map_err(|error| error.to_string())?;
-        if response.status() != StatusCode::OK {
-            return Err(format!("status {}", response.status()));
-        }
-        let mut body = response.into_body();
-        let expected_bytes = body.size_hint().lower().min(MAX_RESPONSE_BYTES as u64);
-        let mut bytes = Vec::with_capacity(expected_bytes as usize);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| error.to_string())?;
-            let Ok(chunk) = frame.into_data() else {
-                continue;
-            };
-            if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
-                return Err(format!("more than {MAX_RESPONSE_BYTES} bytes"));
+        Underway {
+            kind, bytes, on, ..
+        }: Underway,
+    ) -> Result<(Response, Option<PeerConnection>), String> {
+        let (mut connection, sent_bytes) = match on {
+            Some(on) => on,
+            None => {
+                let opened = PeerConnection::open(&self.authority).await;
+                (opened.map_err(|error| error.to_string())?, 0)
             }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok((bytes, connection))
-    }
-
-    /// A connection that is open as far as this side knows: one that waits, or a new one.
-    async fn connection(&self) -> Result<Connection, String> {
-        loop {
-            let waiting = self.idle().connections.pop();
-            let Some(mut connection) = waiting else { break };
-            // Fails when the peer has closed it meanwhile.
-            if connection.ready().await.is_ok() {
-                return Ok(connection);
-            }
-        }
-        let stream = TcpStream::connect(&self.authority)
-            .await
-            .map_err(|error| error.to_string())?;
-        // Without it a request may wait for the acknowledgement of the one before; only slower.
-        let _ = stream.set_nodelay(true);
-        let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        // Ends with the connection; what went wrong is told to whoever waits for an answer.
-        tokio::spawn(async move { drop(driver.await) });
-        Ok(connection)
+        };
+        let written = connection.write(&bytes[sent_bytes..]).await;
+        written.map_err(|error| error.to_string())?;
+        drop(bytes);
+        let answer = connection.answer(MAX_RESPONSE_BYTES).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let response = wire::decode_response(kind, answer.body);
+        let response = response.map_err(|error| error.to_string())?;
+        let stays_open = answer.stays_open;
+        Ok((response, stays_open.then_some(connection)))
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {

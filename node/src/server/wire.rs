@@ -23,7 +23,11 @@ pub const CORRELATION_HEADER: &str = "x-kraft-correlation";
 
 /// The name of a request, if its sender gives one.
 pub fn correlation(headers: &HeaderMap) -> Option<Correlation> {
-    let text = headers.get(CORRELATION_HEADER)?.to_str().ok()?;
+    correlation_of(headers.get(CORRELATION_HEADER)?.to_str().ok()?)
+}
+
+/// The name of a request, as its header gives it.
+pub(crate) fn correlation_of(text: &str) -> Option<Correlation> {
     text.parse().ok().map(Correlation)
 }
 

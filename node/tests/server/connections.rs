@@ -246,6 +246,65 @@ async fn a_head_that_is_too_long_is_refused() {
     assert_eq!(write(&node).await, 200);
 }
 
+/// What is asked in plain words and in one piece is answered in a shorter way than the rest; nobody can tell.
+#[tokio::test]
+async fn plain_requests_and_others_follow_each_other_on_one_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = single(directory.path(), &[]).await;
+    let write = |value: u32, more: &str| {
+        let body = json!({ "value": value }).to_string();
+        let length = body.len();
+        format!(
+            "PUT /registers/a HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{body}"
+        )
+    };
+    let read = |query: &str| format!("GET /registers/a{query} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let ask = |raw: &mut Raw, request: &str| {
+        raw.send(request).unwrap();
+        raw.answer().unwrap()
+    };
+    let long = read("?consistency=local");
+    for other in [&*long, HEALTH, &write(1, "accept: */*\r\nte: trailers\r\n")] {
+        let mut raw = Raw::connect(node.port).unwrap();
+        for request in [
+            &*write(1, ""),
+            &*read(""),
+            other,
+            &*write(2, ""),
+            &*read(""),
+        ] {
+            assert_eq!(ask(&mut raw, request).status, 200, "{request}");
+        }
+    }
+
+    let mut raw = Raw::connect(node.port).unwrap();
+    let stamp = "X-Client-Id: c\r\nX-Request-Id: 7\r\n";
+    assert_eq!(ask(&mut raw, &write(3, stamp)).status, 200);
+    let again = ask(&mut raw, &write(4, stamp));
+    assert_eq!(again.status, 409, "another request under the same number");
+    let cluster = "x-kraft-cluster-id: another\r\n";
+    let foreign = ask(&mut raw, &write(5, cluster));
+    assert_eq!(foreign.status, 400);
+
+    // Two at once, and one in two pieces.
+    let mut pair = Raw::connect(node.port).unwrap();
+    let first = write(6, "");
+    let last = read("").replace("host: x", "host: x\r\nconnection: close");
+    pair.send(format!("{first}{last}")).unwrap();
+    let (said, _) = pair.rest();
+    let (answer, length) = Answer::parse(&said).unwrap();
+    assert_eq!(answer.status, 200);
+    let (answer, _) = Answer::parse(&said[length..]).unwrap();
+    let value = answer.json()["value"].clone();
+    assert_eq!((answer.status, value), (200, json!(6)));
+    let mut pieces = Raw::connect(node.port).unwrap();
+    let (piece, rest) = first.split_at(first.len() - 4);
+    pieces.send(piece).unwrap();
+    // Whoever asks after that piece is answered after it was read.
+    assert_eq!(ask(&mut raw, HEALTH).status, 200);
+    assert_eq!(ask(&mut pieces, rest).status, 200);
+}
+
 /// Otherwise a request could be hidden in what a proxy takes for the body of another one.
 #[tokio::test]
 async fn what_follows_a_request_of_two_lengths_is_no_request() {

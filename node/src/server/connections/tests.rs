@@ -33,7 +33,7 @@ async fn serve(limits: Limits) -> (Arc<Connections>, SocketAddr, oneshot::Sender
     let address = listener.local_addr().unwrap();
     let connections = Connections::new(limits);
     let (stop, stopped) = oneshot::channel();
-    Arc::clone(&connections).serve(listener, router, stopped);
+    Arc::clone(&connections).serve(listener, Services::new(router, None), stopped);
     (connections, address, stop)
 }
 
