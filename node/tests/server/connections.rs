@@ -90,6 +90,8 @@ async fn halves_of_requests_cost_clients_no_answer_and_the_leader_nothing() {
     let url = format!("http://127.0.0.1:{}/registers/a", cluster.ports[leader]);
     let begun = Instant::now();
     let mut served_count = 0;
+    // Whoever is locked out waits until the halves run out of time. A busy machine stands still for a second.
+    let patience = Duration::from_secs(3);
     while begun.elapsed() < Duration::from_secs(4) {
         // A connection of its own each, and one that is there already.
         for client in [&client(), &kept] {
@@ -98,12 +100,12 @@ async fn halves_of_requests_cost_clients_no_answer_and_the_leader_nothing() {
                 let request = client.put(&url).json(&json!({"value": served_count}));
                 match ask(request).await {
                     Ok((200, _)) => break,
-                    other => assert!(asked.elapsed() < Duration::from_secs(1), "{other:?}"),
+                    other => assert!(asked.elapsed() < patience, "{other:?}"),
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             let took = asked.elapsed();
-            assert!(took < Duration::from_secs(1), "{took:?}");
+            assert!(took < patience, "{took:?}");
             served_count += 1;
         }
     }
