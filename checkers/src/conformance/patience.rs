@@ -209,11 +209,11 @@ impl Patience {
             return;
         }
         let timers = &manifest.options.timers;
-        // An announcement comes every half fetch timeout, and waits for the answer to the one before.
-        let announced_ms = timers.fetch_timeout_ms
-            + timers.request_timeout_ms
-            + timers.fetch_max_wait_ms
-            + timers.retry_backoff_ms;
+        // Every half fetch timeout the leader tells those who were silent for as long, unless it waits for the
+        // answer to the time before.
+        let period_ms = timers.fetch_timeout_ms / 2;
+        let unanswered_ms = timers.request_timeout_ms + timers.retry_backoff_ms;
+        let announced_ms = period_ms + period_ms.max(unanswered_ms);
         for wait in self.long {
             if schedule.faults.iter().any(|fault| draws_out(fault, &wait)) {
                 continue;
@@ -240,7 +240,7 @@ impl Patience {
                     } else {
                         (timers.fetch_timeout_ms, "its fetch timeout")
                     };
-                    let holds = lasted_ms <= timeout_ms * 3 / 2 + SLACK_MS;
+                    let holds = lasted_ms <= timeout_ms + SLACK_MS;
                     rules.demand_at(Rule::Followers, &wait.node, wait.until_ns, holds, || {
                         format!(
                             "it followed in epoch {} for {lasted_ms} ms from {since} on without an answer \

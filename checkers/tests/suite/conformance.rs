@@ -500,10 +500,13 @@ fn a_leader_that_leaves_a_silent_voter_alone_is_named() {
         at_ms.extend([20, 20, 700, again_ms, again_ms + 100]);
         (events, at_ms)
     };
-    let (events, at_ms) = led(1_500);
+    let (events, at_ms) = led(1_530);
     let patient = waits(events, &at_ms, json!([]));
     assert_eq!(patient.valid, Validity::Valid, "{}", patient.summary);
     assert!(patient.properties["C12"].checked > 0);
+    let (events, at_ms) = led(1_560);
+    let found = waits(events, &at_ms, json!([]));
+    assert_eq!(violated(&found), ["C12"], "{}", found.summary);
     let (events, at_ms) = led(2_300);
     let found = waits(events.clone(), &at_ms, json!([]));
     assert_eq!(violated(&found), ["C12"], "{}", found.summary);
@@ -546,7 +549,7 @@ fn a_voter_that_follows_a_silent_leader_for_too_long_is_named() {
         events.push(role("prospective", Some("n3")));
         (events, vec![0, 1, 2, 3, 10, 600, until_ms])
     };
-    for (until_ms, is_named) in [(900, false), (1_450, false), (1_600, true)] {
+    for (until_ms, is_named) in [(900, false), (1_080, false), (1_200, true)] {
         let (events, at_ms) = followed(until_ms);
         let found = waits(events, &at_ms, json!([]));
         let expected: &[&str] = if is_named { &["C13"] } else { &[] };
@@ -571,7 +574,7 @@ fn a_leader_that_resigned_is_given_up_when_its_successors_turn_comes() {
         at_ms.extend([700, 700, until_ms]);
         (events, at_ms)
     };
-    for (until_ms, is_named) in [(1_400, false), (1_600, false), (1_700, true)] {
+    for (until_ms, is_named) in [(1_100, false), (1_390, false), (1_500, true)] {
         let (events, at_ms) = followed(until_ms);
         let found = waits(events, &at_ms, json!([]));
         let expected: &[&str] = if is_named { &["C13"] } else { &[] };

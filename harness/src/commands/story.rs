@@ -227,9 +227,15 @@ fn name(role: Role) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::scenario::Scenario;
+    use crate::simulation::simulate;
 
     fn event(time_ms: u64, node: &str, detail: Value) -> TraceEvent {
         let mut event = detail;
@@ -288,5 +294,29 @@ mod tests {
         assert!(told.starts_with(&head), "{told}");
         assert!(told.ends_with("0.0900 s  n1   cuts its log back to 4"));
         assert_eq!(told.lines().count(), 1 + STEPS_MAX_COUNT);
+    }
+
+    /// Figure 8 of the Raft paper: whoever commits what an earlier epoch wrote before anything of its own.
+    #[test]
+    fn a_commit_of_an_earlier_epoch_is_told_on_one_screen() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+        let path = folder.join("commits-what-another-epoch-wrote.json");
+        let plan = Scenario::read(&path).unwrap().plan(1);
+        let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false))).unwrap();
+        let at_ns = violated_at_ns(&simulated.verdict).unwrap();
+        let told = story(
+            &simulated.recording.trace,
+            &simulated.recording.schedule,
+            at_ns,
+        );
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines.len() <= 23, "{told}");
+        assert!(lines.iter().all(|line| line.len() <= 100), "{told}");
+        let commits = lines.last().unwrap();
+        assert!(commits.contains("holds everything below"), "{told}");
+        let node = commits.split_whitespace().nth(2).unwrap();
+        let leads = format!("{node:<4} leads epoch");
+        assert!(lines.iter().any(|line| line.contains(&leads)), "{told}");
+        assert!(told.contains("fault 1: partition begins"), "{told}");
     }
 }

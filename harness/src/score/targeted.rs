@@ -5,17 +5,13 @@ use node::mutants::Bug;
 
 /// Flags of `run` and `sim` for the bugs that the usual ones rarely or never show, and no schedule was made
 /// for.
-const FLAGS: [(Bug, &str); 10] = [
+const FLAGS: [(Bug, &str); 9] = [
     // Alone, no other voter's sync hides that the leader's own is missing.
     (Bug::LeaderCountsUnflushed, "--nodes 1 --nemesis kill"),
     // Somebody must be unable to hear the first announcement, and messages must be in the trace.
     (
         Bug::BeginQuorumOnce,
         "--nemesis partition-node --interval 8 --trace-messages",
-    ),
-    (
-        Bug::BeginResetsFetchTimer,
-        "--nemesis partition-one-way --interval 8 --trace-messages",
     ),
     (
         Bug::PendingExpiresInAccumulator,

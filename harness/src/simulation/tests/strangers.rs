@@ -41,7 +41,7 @@ fn another_cluster_is_refused_and_whoever_serves_it_is_noticed() {
     let (asked, verdict) = judged(true, None);
     assert_eq!(verdict.valid, Validity::Valid, "{}", verdict.summary);
     let checked = verdict.checkers["conformance"].properties["C14"].checked;
-    assert!(checked > 10, "{checked}");
+    assert!(checked > 3, "{checked}");
     assert_ne!(alone, asked);
     assert_eq!(judged(true, None).0, asked);
 
