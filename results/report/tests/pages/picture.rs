@@ -2,7 +2,7 @@
 //! takes it again, of that run. Without Chromium this test says that it was skipped.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::common::browser::{chromium, headless};
 use crate::common::{store, violated_run};
@@ -39,7 +39,7 @@ fn a_report_can_be_shown_in_a_picture() {
     assert!(picture.len() > 60_000, "{} bytes", picture.len());
 }
 
-fn take(program: &PathBuf, page: &Path, picture: &Path) {
+fn take(program: &Path, page: &Path, picture: &Path) {
     let profile = tempfile::tempdir().unwrap();
     let status = headless(program, profile.path())
         .arg("--virtual-time-budget=20000")
