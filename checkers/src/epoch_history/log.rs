@@ -1,9 +1,9 @@
 //! Owns the model of one node's log: which batches it holds, as far as the trace tells.
 //! Never guesses: a range whose content the trace does not tell has no identity.
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
+
+use crate::long_list::LongList;
 
 /// What makes two batches at the same offsets the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,16 +21,13 @@ pub(crate) struct Batch {
     pub(crate) identity: Option<Identity>,
 }
 
-/// How many batches before the end are looked at before a search through all of them.
-const NEAR_END_COUNT: usize = 8;
-
 /// The log of one node, without holes. What lies below its start is covered by a snapshot.
 #[derive(Debug)]
 pub(crate) struct Log {
     start: i64,
     /// Epoch of the record before the start, where the trace tells; 0 where there is none.
     start_epoch: Option<i32>,
-    batches: VecDeque<Batch>,
+    batches: LongList<Batch>,
 }
 
 impl Default for Log {
@@ -45,7 +42,7 @@ impl Log {
         Self {
             start,
             start_epoch,
-            batches: VecDeque::new(),
+            batches: LongList::default(),
         }
     }
 
@@ -57,13 +54,13 @@ impl Log {
     /// Offset after the last record.
     pub(crate) fn end(&self) -> i64 {
         self.batches
-            .back()
+            .last()
             .map_or(self.start, |batch| batch.last_offset + 1)
     }
 
     /// Epoch of the last record, where the trace tells.
     pub(crate) fn last_epoch(&self) -> Option<i32> {
-        match self.batches.back() {
+        match self.batches.last() {
             Some(batch) => batch.identity.map(|identity| identity.epoch),
             None => self.start_epoch,
         }
@@ -72,14 +69,14 @@ impl Log {
     /// Adds a batch at the end; what lies between is unknown.
     pub(crate) fn append(&mut self, batch: Batch) {
         self.extend_unknown(batch.base_offset);
-        self.batches.push_back(batch);
+        self.batches.push(batch);
     }
 
     /// The log reaches to `end`, with unknown content where it was shorter.
     pub(crate) fn extend_unknown(&mut self, end: i64) {
         let base_offset = self.end();
         if base_offset < end {
-            self.batches.push_back(Batch {
+            self.batches.push(Batch {
                 base_offset,
                 last_offset: end - 1,
                 identity: None,
@@ -93,7 +90,7 @@ impl Log {
             .batches
             .partition_point(|batch| batch.base_offset < end);
         self.batches.truncate(keep);
-        if let Some(last) = self.batches.back_mut()
+        if let Some(last) = self.batches.last_mut()
             && last.last_offset >= end
         {
             last.last_offset = end - 1;
@@ -116,7 +113,7 @@ impl Log {
         let gone = self
             .batches
             .partition_point(|batch| batch.last_offset < start);
-        self.batches.drain(..gone);
+        self.batches.remove_first(gone);
         self.start = start;
         self.start_epoch = epoch_before;
     }
@@ -125,17 +122,18 @@ impl Log {
     pub(crate) fn extend_start(&mut self, start: i64) {
         let end = self
             .batches
-            .front()
+            .first()
             .map_or(self.start, |first| first.base_offset);
         if start >= self.start {
             return;
         }
         if start < end {
-            self.batches.push_front(Batch {
+            let unknown = Batch {
                 base_offset: start,
                 last_offset: end - 1,
                 identity: None,
-            });
+            };
+            self.batches.insert(0, unknown);
         }
         self.start = start;
         self.start_epoch = (start == 0).then_some(0);
@@ -144,7 +142,7 @@ impl Log {
     /// Keeps the length and forgets the content.
     pub(crate) fn forget(&mut self) {
         self.start_epoch = None;
-        for batch in &mut self.batches {
+        for batch in self.batches.iter_mut() {
             batch.identity = None;
         }
     }
@@ -162,17 +160,10 @@ impl Log {
         self.batches.range(start..end.max(start))
     }
 
-    /// How many batches begin below `offset`. Whoever asks mostly means the end of the log.
+    /// How many batches begin below `offset`.
     fn count_below(&self, offset: i64) -> usize {
-        let end = self.batches.len();
-        let near_end = self.batches.iter().rev().take(NEAR_END_COUNT);
-        let above = near_end.take_while(|batch| batch.base_offset >= offset);
-        match above.count() {
-            NEAR_END_COUNT => self
-                .batches
-                .partition_point(|batch| batch.base_offset < offset),
-            count => end - count,
-        }
+        self.batches
+            .partition_point(|batch| batch.base_offset < offset)
     }
 }
 

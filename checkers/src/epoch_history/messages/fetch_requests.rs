@@ -32,6 +32,8 @@ impl FetchRequests {
 }
 
 impl Rule for FetchRequests {
+    const LOOKS_AT_MESSAGES: bool = true;
+
     fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
         let Some((to, message)) = sent(event) else {
             return;

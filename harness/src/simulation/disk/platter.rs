@@ -65,6 +65,13 @@ impl File {
         self.durable_bytes == self.visible.len() && self.durable_rest.is_empty()
     }
 
+    fn into_durable(mut self) -> Vec<u8> {
+        self.visible.truncate(self.durable_bytes);
+        self.visible.extend_from_slice(&self.durable_rest);
+        self.visible
+    }
+
+    #[cfg(test)]
     pub(super) fn durable(&self) -> Vec<u8> {
         let mut content = self.visible[..self.durable_bytes].to_vec();
         content.extend_from_slice(&self.durable_rest);
@@ -285,6 +292,12 @@ impl Platter {
         self.names.keys().filter_map(content).collect()
     }
 
+    pub(super) fn into_durable_files(mut self) -> BTreeMap<String, Vec<u8>> {
+        let content = |(name, id)| Some((name, self.files.remove(&id)?.into_durable()));
+        self.durable_names.into_iter().filter_map(content).collect()
+    }
+
+    #[cfg(test)]
     pub(super) fn durable_files(&self) -> BTreeMap<String, Vec<u8>> {
         let content =
             |(name, id): (&String, &u64)| Some((name.clone(), self.files.get(id)?.durable()));
