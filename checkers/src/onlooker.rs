@@ -15,7 +15,7 @@ use crate::{CONFORMANCE, DISKS, Options, Told, combine, conformance, disks, epoc
 
 /// How many events are looked at together. Each checker sees them one by one, but the code of one checker after
 /// the other, rather than that of all of them for every event, stays where the processor finds it at once.
-const TOGETHER_COUNT: usize = 128;
+const TOGETHER_COUNT: usize = 512;
 
 /// Sees every event of a trace once, and remembers what the checkers will need of it.
 #[derive(Debug)]

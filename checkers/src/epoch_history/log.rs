@@ -21,13 +21,22 @@ pub(crate) struct Batch {
     pub(crate) identity: Option<Identity>,
 }
 
+/// A batch of a log. It ends where the next one begins, so that does not have to be kept: there are many.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    base_offset: i64,
+    identity: Option<Identity>,
+}
+
 /// The log of one node, without holes. What lies below its start is covered by a snapshot.
 #[derive(Debug)]
 pub(crate) struct Log {
     start: i64,
     /// Epoch of the record before the start, where the trace tells; 0 where there is none.
     start_epoch: Option<i32>,
-    batches: LongList<Batch>,
+    batches: LongList<Entry>,
+    /// Where the last batch ends, if there is any.
+    batches_end: i64,
 }
 
 impl Default for Log {
@@ -43,6 +52,7 @@ impl Log {
             start,
             start_epoch,
             batches: LongList::default(),
+            batches_end: start,
         }
     }
 
@@ -53,9 +63,10 @@ impl Log {
 
     /// Offset after the last record.
     pub(crate) fn end(&self) -> i64 {
-        self.batches
-            .last()
-            .map_or(self.start, |batch| batch.last_offset + 1)
+        match self.batches.last() {
+            Some(_) => self.batches_end,
+            None => self.start,
+        }
     }
 
     /// Epoch of the last record, where the trace tells.
@@ -69,18 +80,22 @@ impl Log {
     /// Adds a batch at the end; what lies between is unknown.
     pub(crate) fn append(&mut self, batch: Batch) {
         self.extend_unknown(batch.base_offset);
-        self.batches.push(batch);
+        self.batches.push(Entry {
+            base_offset: batch.base_offset,
+            identity: batch.identity,
+        });
+        self.batches_end = batch.last_offset + 1;
     }
 
     /// The log reaches to `end`, with unknown content where it was shorter.
     pub(crate) fn extend_unknown(&mut self, end: i64) {
         let base_offset = self.end();
         if base_offset < end {
-            self.batches.push(Batch {
+            self.batches.push(Entry {
                 base_offset,
-                last_offset: end - 1,
                 identity: None,
             });
+            self.batches_end = end;
         }
     }
 
@@ -89,12 +104,13 @@ impl Log {
         let keep = self
             .batches
             .partition_point(|batch| batch.base_offset < end);
+        let kept_end = self.end_of(keep);
         self.batches.truncate(keep);
-        if let Some(last) = self.batches.last_mut()
-            && last.last_offset >= end
-        {
-            last.last_offset = end - 1;
-            last.identity = None;
+        if let Some(last) = self.batches.last_mut() {
+            self.batches_end = kept_end.min(end);
+            if kept_end > end {
+                last.identity = None;
+            }
         }
         if end < self.start {
             *self = Self::starting_at(end, (end == 0).then_some(0));
@@ -110,9 +126,10 @@ impl Log {
             .at(start - 1)
             .and_then(|batch| batch.identity)
             .map(|identity| identity.epoch);
-        let gone = self
-            .batches
-            .partition_point(|batch| batch.last_offset < start);
+        // All but the last one of those that begin below it end there, or below.
+        let begun = self.count_below(start);
+        let is_whole = self.end_of(begun) <= start;
+        let gone = begun.saturating_sub(usize::from(!is_whole));
         self.batches.remove_first(gone);
         self.start = start;
         self.start_epoch = epoch_before;
@@ -128,11 +145,13 @@ impl Log {
             return;
         }
         if start < end {
-            let unknown = Batch {
+            let unknown = Entry {
                 base_offset: start,
-                last_offset: end - 1,
                 identity: None,
             };
+            if self.batches.len() == 0 {
+                self.batches_end = end;
+            }
             self.batches.insert(0, unknown);
         }
         self.start = start;
@@ -148,16 +167,31 @@ impl Log {
     }
 
     /// The batch that holds the record at `offset`, unless that is below the start.
-    pub(crate) fn at(&self, offset: i64) -> Option<&Batch> {
+    pub(crate) fn at(&self, offset: i64) -> Option<Batch> {
         let after = self.count_below(offset.saturating_add(1));
-        let batch = self.batches.get(after.checked_sub(1)?)?;
+        let batch = self.batch(after.checked_sub(1)?)?;
         (offset >= self.start && offset <= batch.last_offset).then_some(batch)
     }
 
+    fn batch(&self, position: usize) -> Option<Batch> {
+        let entry = self.batches.get(position)?;
+        Some(Batch {
+            base_offset: entry.base_offset,
+            last_offset: self.end_of(position + 1) - 1,
+            identity: entry.identity,
+        })
+    }
+
+    /// Where the first `count` batches end; of none, where the first one begins.
+    fn end_of(&self, count: usize) -> i64 {
+        let next = self.batches.get(count);
+        next.map_or(self.batches_end, |next| next.base_offset)
+    }
+
     /// Batches that begin in `from..to`, ascending.
-    pub(crate) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = &Batch> {
+    pub(crate) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = Batch> {
         let (start, end) = (self.count_below(from), self.count_below(to));
-        self.batches.range(start..end.max(start))
+        (start..end).filter_map(|position| self.batch(position))
     }
 
     /// How many batches begin below `offset`.
@@ -202,7 +236,7 @@ mod tests {
         log.cut(5);
         assert_eq!(log.end(), 5);
         assert_eq!(log.at(4).unwrap().identity, None);
-        assert_eq!(log.at(2), Some(&batch(0, 2)));
+        assert_eq!(log.at(2), Some(batch(0, 2)));
         assert_eq!(log.at(5), None);
         log.cut(0);
         assert_eq!((log.end(), log.at(0)), (0, None));
@@ -216,7 +250,7 @@ mod tests {
         assert_eq!(log.end(), 6);
         assert_eq!(log.at(0).unwrap().identity, None);
         assert_eq!(log.range(1, 6).count(), 2);
-        assert!(log.range(4, 5).eq(&[batch(4, 4)]));
+        assert!(log.range(4, 5).eq([batch(4, 4)]));
         assert_eq!(log.range(6, 1).count(), 0);
         assert_eq!(log.last_epoch(), None);
     }

@@ -5,6 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::damage::Edit;
 
+/// From this size on a file is one that goes on growing.
+const LONG_BYTES: usize = 512 << 10;
+/// How much room it has then.
+const ROOM_BYTES: usize = 16 << 20;
+
 /// Names and contents.
 #[derive(Debug, Default)]
 pub(super) struct Platter {
@@ -63,6 +68,15 @@ enum Undo {
 impl File {
     pub(super) fn is_durable(&self) -> bool {
         self.durable_bytes == self.visible.len() && self.durable_rest.is_empty()
+    }
+
+    /// Makes room for as much as a long log will take at once: room that is not used takes no memory, but moving
+    /// what is there, again and again, leaves holes where it was.
+    fn make_room(&mut self, more_bytes: usize) {
+        let needed_bytes = self.visible.len() + more_bytes;
+        if needed_bytes > self.visible.capacity() && needed_bytes > LONG_BYTES {
+            self.visible.reserve(ROOM_BYTES.max(self.visible.len()));
+        }
     }
 
     fn into_durable(mut self) -> Vec<u8> {
@@ -213,6 +227,7 @@ impl Platter {
         let id = self.find_or_create(time_ns, name);
         let file = self.files.entry(id).or_default();
         let length_bytes = file.visible.len();
+        file.make_room(bytes.len());
         file.visible.extend_from_slice(bytes);
         let undo = Undo::Append {
             file: id,
