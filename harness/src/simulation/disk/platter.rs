@@ -241,6 +241,8 @@ impl Platter {
         let id = self.find_or_create(time_ns, name);
         let file = self.files.entry(id).or_default();
         if length_bytes >= file.visible.len() {
+            // Whoever gives back the room behind the end of a file is through with it.
+            file.visible.shrink_to_fit();
             return;
         }
         let tail = file.visible.split_off(length_bytes);
