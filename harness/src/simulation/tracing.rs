@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::digest::Digest;
 
-/// What those are called that exchange messages: each name is made once, however often it is said.
+/// What replicas are called: each name is made once, however often it is said.
 #[derive(Debug)]
 pub(super) struct Names {
     replicas: Vec<SharedText>,
