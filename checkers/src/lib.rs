@@ -26,6 +26,7 @@ mod incarnations;
 pub mod linearizability;
 pub mod linearizable;
 pub mod liveness;
+mod long_list;
 #[cfg(test)]
 mod made_up;
 pub mod nemesis;

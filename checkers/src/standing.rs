@@ -7,6 +7,7 @@ use results::schedule::StartingEvent;
 use results::trace::{Message, Role, TraceDetail, TraceEvent};
 
 use crate::epoch_history::nodes::Nodes;
+use crate::long_list::LongList;
 
 /// The log has records that are not known to be durable.
 pub(crate) const UNFLUSHED: u8 = 1;
@@ -36,11 +37,11 @@ impl Stand {
     }
 }
 
-/// A change of where a node stands.
+/// A change of where a node stands. There are two of them for most batches, so they are kept small.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     time_ns: u64,
-    seq: u64,
+    seq: u32,
     incarnation: u32,
     stand: Stand,
 }
@@ -56,7 +57,7 @@ struct Life {
 /// Where one node stood over time.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    changes: Vec<Change>,
+    changes: LongList<Change>,
     lives: Vec<Life>,
     /// When snapshots of its own became durable, in nanoseconds since the run started.
     frozen_ns: Vec<u64>,
@@ -92,7 +93,16 @@ impl Standing {
         if let Some(life) = self.lives.last_mut() {
             life.last_ns = event.time;
         }
+        let before = self.doing;
         self.note(event);
+        // Most events are of no consequence, and those of messages almost all.
+        let is_message = matches!(
+            event.detail,
+            TraceDetail::RpcSent { .. } | TraceDetail::RpcReceived { .. }
+        );
+        if is_message && self.doing == before {
+            return;
+        }
         let previous = self.changes.last().map(|change| change.stand);
         let Some(role) = role.or(previous.map(|stand| stand.role)) else {
             // Nobody knows what came before the first start.
@@ -112,7 +122,7 @@ impl Standing {
         if previous != Some(stand) || matches!(event.detail, TraceDetail::Started(_)) {
             self.changes.push(Change {
                 time_ns: event.time,
-                seq: event.seq,
+                seq: u32::try_from(event.seq).unwrap_or(u32::MAX),
                 incarnation: event.incarnation,
                 stand,
             });
@@ -220,7 +230,7 @@ impl Standing {
         let limit = (event.incarnation, event.seq + u64::from(is_included));
         let count = self
             .changes
-            .partition_point(|change| (change.incarnation, change.seq) < limit);
+            .partition_point(|change| (change.incarnation, u64::from(change.seq)) < limit);
         Some(self.changes.get(count.checked_sub(1)?)?.stand)
     }
 

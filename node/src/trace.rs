@@ -3,7 +3,9 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 use crate::ids::{DirectoryId, Epoch, NodeId, Offset};
 use crate::message::ErrorCode;
@@ -76,16 +78,15 @@ pub enum TraceEvent {
     /// A message left for another replica. Reported only where the outbox asks for messages.
     RpcSent {
         /// Whom it is for.
-        to: String,
+        to: Party,
         /// What it says.
         #[serde(flatten)]
         message: Box<MessageSummary>,
     },
     /// A message of another replica arrived. Reported only where the outbox asks for messages.
     RpcReceived {
-        /// Whom it is from; a request of a tool, which is no replica, comes from `client`, and one in the
-        /// name of another cluster from `stranger`.
-        from: String,
+        /// Whom it is from.
+        from: Party,
         /// What it says.
         #[serde(flatten)]
         message: Box<MessageSummary>,
@@ -188,7 +189,7 @@ pub struct MessageSummary {
     pub message_epoch: Option<Epoch>,
     /// Leader that the message names.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
+    pub leader: Option<Party>,
     /// Log end of the sender of a vote or fetch request; for the answer to a fetch, where the
     /// returned records begin; for snapshots, the end of the snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,6 +214,38 @@ pub struct MessageSummary {
     pub error: Option<ErrorCode>,
 }
 
+/// Who takes part in an exchange of messages. Its name is written only when the trace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// A replica, by its name.
+    Replica(NodeId),
+    /// A tool, which is no replica: `client`.
+    Client,
+    /// Whoever asks in the name of another cluster, whose nodes may have the same ids: `stranger`.
+    Stranger,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replica(id) => id.fmt(formatter),
+            Self::Client => formatter.write_str(CLIENT),
+            Self::Stranger => formatter.write_str(STRANGER),
+        }
+    }
+}
+
+impl Serialize for Party {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What a tool is called that is no replica.
+const CLIENT: &str = "client";
+/// What somebody is called who asks in the name of another cluster.
+const STRANGER: &str = "stranger";
+
 /// A trace event with the epoch the node was in when it happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Traced {
@@ -226,7 +259,7 @@ pub struct Traced {
 /// How a node is called in traces.
 pub fn name(id: NodeId) -> String {
     match u8::try_from(id.0) {
-        // Most ids, and two names in every message that is traced.
+        // Most ids.
         Ok(digit @ 0..=9) => String::from_iter(['n', char::from(b'0' + digit)]),
         _ => id.to_string(),
     }

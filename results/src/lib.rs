@@ -11,6 +11,7 @@ pub mod housekeeping;
 pub mod json_lines;
 pub mod keyed_random;
 pub mod manifest;
+pub mod ordered_list;
 pub mod overview;
 pub mod ownership;
 pub mod packed;

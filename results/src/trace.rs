@@ -162,7 +162,7 @@ pub enum TraceDetail {
     /// A message left for another replica.
     RpcSent {
         /// Whom it is for.
-        to: String,
+        to: SharedText,
         /// What it says.
         #[serde(flatten)]
         message: Box<Message>,
@@ -170,7 +170,7 @@ pub enum TraceDetail {
     /// A message of another replica arrived.
     RpcReceived {
         /// Whom it is from; a request of a tool comes from `client`.
-        from: String,
+        from: SharedText,
         /// What it says.
         #[serde(flatten)]
         message: Box<Message>,
@@ -266,7 +266,7 @@ pub struct Message {
     pub message_epoch: Option<i32>,
     /// Leader that the message names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
+    pub leader: Option<SharedText>,
     /// Log end of the sender of a vote or fetch request; for the answer to a fetch, where the
     /// returned records begin; for snapshots, the end of the snapshot.
     #[serde(

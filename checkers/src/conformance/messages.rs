@@ -1,6 +1,7 @@
 //! Owns the rules for what is asked and answered between replicas.
 //! Never holds a step against what the trace does not tell.
 
+use results::shared_text::SharedText;
 use results::trace::{Message, Role, TraceEvent};
 
 use super::replica::{Asked, Fetched, Replica};
@@ -21,7 +22,7 @@ fn is_unread(message: &Message) -> bool {
 }
 
 /// A request of a peer, or an answer, has come.
-pub(super) fn received(replica: &mut Replica, from: &str, message: &Message) {
+pub(super) fn received(replica: &mut Replica, from: &SharedText, message: &Message) {
     replica.fetched = None;
     if message.is_response {
         return answer_received(replica, from, message);
@@ -42,7 +43,7 @@ pub(super) fn received(replica: &mut Replica, from: &str, message: &Message) {
         is_refused: message.rpc == "fetch"
             && (epoch != replica.epoch || replica.role != Some(Role::Leader)),
     };
-    replica.asked.insert((from.to_owned(), correlation), asked);
+    replica.asked.insert((correlation, from.clone()), asked);
 }
 
 /// Whether a vote or pre-vote is due (KIP-595, KIP-996); `None` where nobody can tell.
@@ -79,16 +80,16 @@ fn grant_due(replica: &Replica, from: &str, message: &Message) -> Option<bool> {
     }
 }
 
-fn answer_received(replica: &mut Replica, from: &str, message: &Message) {
+fn answer_received(replica: &mut Replica, from: &SharedText, message: &Message) {
     let Some(kind) = replica.take_in_flight(from, message) else {
         return;
     };
     if message.message_epoch != Some(replica.epoch) {
         return;
     }
-    match kind.as_str() {
+    match &*kind {
         "pre-vote" if message.granted == Some(true) => {
-            replica.granted.insert(from.to_owned());
+            replica.granted.insert(from.to_string());
         }
         "fetch" if message.error.is_none() => {
             let is_snapshot = message.end_offset.is_none() && message.last_epoch.is_some();
@@ -111,7 +112,7 @@ pub(super) fn sent(
     replica: &mut Replica,
     rules: &mut Rules,
     event: &TraceEvent,
-    to: &str,
+    to: &SharedText,
     message: &Message,
 ) {
     if !message.is_response {
@@ -123,7 +124,7 @@ pub(super) fn sent(
     let Some(correlation) = message.correlation else {
         return;
     };
-    let Some(asked) = replica.asked.remove(&(to.to_owned(), correlation)) else {
+    let Some(asked) = replica.asked.remove(&(correlation, to.clone())) else {
         return;
     };
     match &*message.rpc {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::replica::Replica;
 use super::rules::{Rule, Rules};
+use crate::epoch_history::nodes::Nodes;
 use crate::seconds;
 
 const MS: u64 = 1_000_000;
@@ -57,7 +58,8 @@ enum Waiting {
 /// Watches the waits of all nodes that report messages.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    waiting: BTreeMap<SharedText, (i32, Waiting)>,
+    /// By node; `None` for one that waits for nothing.
+    waiting: Nodes<Option<(i32, Waiting)>>,
     long: Vec<Wait>,
 }
 
@@ -70,7 +72,7 @@ impl Patience {
         match &event.detail {
             TraceDetail::Started(_) => {
                 // How long it waited before it ended, nobody knows.
-                self.waiting.remove(&event.node);
+                *self.waiting.enter(&event.node, || None) = None;
                 self.begin(replica, event);
             }
             TraceDetail::RoleChange { .. } | TraceDetail::EpochAdopted { .. } => {
@@ -126,12 +128,12 @@ impl Patience {
             }
             _ => return,
         };
-        self.waiting
-            .insert(event.node.clone(), (replica.epoch, waiting));
+        *self.waiting.enter(&event.node, || None) = Some((replica.epoch, waiting));
     }
 
     fn take_resignation(&mut self, event: &TraceEvent) {
-        let Some((epoch, Waiting::Follower { .. })) = self.waiting.get(&event.node) else {
+        let waiting = self.waiting.get(&event.node);
+        let Some(Some((epoch, Waiting::Follower { .. }))) = waiting else {
             return;
         };
         let epoch = *epoch;
@@ -140,22 +142,26 @@ impl Patience {
             since_ns: event.time,
             is_resigned: true,
         };
-        self.waiting.insert(event.node.clone(), (epoch, waiting));
+        *self.waiting.enter(&event.node, || None) = Some((epoch, waiting));
     }
 
     /// The leader has heard of a voter, or told it that it leads.
     fn contact(&mut self, event: &TraceEvent, voter: &str) {
-        let Some((epoch, Waiting::Leader(voters))) = self.waiting.get_mut(&event.node) else {
+        let Some(Some((epoch, Waiting::Leader(voters)))) = self.waiting.get_mut(&event.node) else {
             return;
         };
         let Some(last) = voters.get_mut(voter) else {
             return;
         };
+        let since_ns = std::mem::replace(last, event.time);
+        if is_short(since_ns, event.time) {
+            return;
+        }
         let wait = Wait {
             node: event.node.clone(),
             voter: Some(voter.to_owned()),
             epoch: *epoch,
-            since_ns: std::mem::replace(last, event.time),
+            since_ns,
             until_ns: event.time,
             is_resigned: false,
         };
@@ -163,7 +169,7 @@ impl Patience {
     }
 
     fn change_voters(&mut self, replica: &Replica, event: &TraceEvent) {
-        let Some((_, Waiting::Leader(known))) = self.waiting.get_mut(&event.node) else {
+        let Some(Some((_, Waiting::Leader(known)))) = self.waiting.get_mut(&event.node) else {
             return;
         };
         let Some(voters) = replica.voters() else {
@@ -177,16 +183,22 @@ impl Patience {
 
     /// Whatever the node waited for, it does so no longer.
     fn end(&mut self, event: &TraceEvent) {
-        let Some((epoch, waiting)) = self.waiting.remove(&event.node) else {
+        let ended = self.waiting.get_mut(&event.node).and_then(Option::take);
+        let Some((epoch, waiting)) = ended else {
             return;
         };
+        if let Waiting::Follower { since_ns, .. } = waiting
+            && is_short(since_ns, event.time)
+        {
+            return;
+        }
         for wait in waits(&event.node, epoch, waiting, event.time) {
             self.note(wait);
         }
     }
 
     fn note(&mut self, wait: Wait) {
-        if wait.length_ns() < NOTED_NS {
+        if is_short(wait.since_ns, wait.until_ns) {
             return;
         }
         if self.long.len() >= KEPT_MAX_COUNT {
@@ -261,6 +273,11 @@ fn shows_a_leader(kind: &str, error: Option<&str>) -> bool {
         "fetch-snapshot" => error.is_none_or(|error| error == "SNAPSHOT_NOT_FOUND"),
         _ => false,
     }
+}
+
+/// Most waits are, and nothing is made of them.
+fn is_short(since_ns: u64, until_ns: u64) -> bool {
+    until_ns.saturating_sub(since_ns) < NOTED_NS
 }
 
 fn waits(node: &SharedText, epoch: i32, waiting: Waiting, until_ns: u64) -> Vec<Wait> {

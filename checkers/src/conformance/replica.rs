@@ -1,11 +1,17 @@
 //! Owns the state of one replica by the specification: what its steps have made of it so far.
 //! Never judges a step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
+use results::ordered_list::OrderedList;
+use results::shared_text::SharedText;
 use results::trace::{Message, Role, Started, TraceDetail, TraceEvent};
 
 use crate::incarnations::{Sequence, is_another};
+
+/// Which request: its number, and whom it is for or from.
+pub(super) type Request = (u64, SharedText);
 
 /// A request of a peer that waits for its answer.
 #[derive(Debug, Clone)]
@@ -57,10 +63,10 @@ pub(super) struct Replica {
     pub(super) is_digesting: bool,
     /// A later epoch was adopted by the step that goes on.
     pub(super) is_advancing: bool,
-    /// Its requests without an answer: kind and epoch, by peer and number.
-    in_flight: BTreeMap<(String, u64), (String, Option<i32>)>,
+    /// Its requests without an answer: kind and epoch.
+    in_flight: OrderedList<Request, (Cow<'static, str>, Option<i32>)>,
     /// Requests of others without an answer.
-    pub(super) asked: BTreeMap<(String, u64), Asked>,
+    pub(super) asked: OrderedList<Request, Asked>,
     pub(super) next_order: u64,
     /// The latest request of a peer that was answered.
     pub(super) answered_order: Option<u64>,
@@ -199,16 +205,20 @@ impl Replica {
         self.granted_before = std::mem::take(&mut self.granted);
     }
 
-    pub(super) fn note_sent(&mut self, to: &str, message: &Message) {
+    pub(super) fn note_sent(&mut self, to: &SharedText, message: &Message) {
         if let Some(correlation) = message.correlation {
-            let kind = (message.rpc.to_string(), message.message_epoch);
-            self.in_flight.insert((to.to_owned(), correlation), kind);
+            let kind = (message.rpc.clone(), message.message_epoch);
+            self.in_flight.insert((correlation, to.clone()), kind);
         }
     }
 
     /// Takes an answer; if it is one to the request under way in this epoch, what was asked.
-    pub(super) fn take_in_flight(&mut self, from: &str, message: &Message) -> Option<String> {
-        let key = (from.to_owned(), message.correlation?);
+    pub(super) fn take_in_flight(
+        &mut self,
+        from: &SharedText,
+        message: &Message,
+    ) -> Option<Cow<'static, str>> {
+        let key = (message.correlation?, from.clone());
         let (kind, epoch) = self.in_flight.remove(&key)?;
         (epoch == Some(self.epoch)).then_some(kind)
     }

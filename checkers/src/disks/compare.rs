@@ -207,13 +207,13 @@ impl Comparison {
             {}
             self.durable.checked += 1;
             let found = stored.peek().copied();
-            if !found.is_some_and(|found| is_same(claimed, found)) {
+            if !found.is_some_and(|found| is_same(&claimed, found)) {
                 let what = format!(
                     "the batch with base offset {} was reported as durable, and another one is on the disk",
                     claimed.base_offset
                 );
                 return self.durable.violated(claims.time, || {
-                    side.told(what, batch_json(claimed), json!(found))
+                    side.told(what, batch_json(&claimed), json!(found))
                 });
             }
         }
@@ -226,7 +226,7 @@ impl Comparison {
             self.unreported.checked += 1;
             let claimed = claims.log.at(stored.base_offset);
             let is_known = match claimed {
-                Some(batch) => batch.identity.is_none() || is_same(batch, stored),
+                Some(batch) => batch.identity.is_none() || is_same(&batch, stored),
                 None => false,
             };
             if !is_known {
@@ -234,7 +234,7 @@ impl Comparison {
                     "the disk holds a batch with base offset {} of epoch {} that was never reported",
                     stored.base_offset, stored.epoch
                 );
-                let said = claimed.map_or(Value::Null, batch_json);
+                let said = claimed.as_ref().map_or(Value::Null, batch_json);
                 return self
                     .unreported
                     .violated(claims.time, || side.told(what, said, json!(stored)));

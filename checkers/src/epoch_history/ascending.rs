@@ -1,20 +1,19 @@
 //! Owns a map from offsets that is mostly added to, and looked at, near its end.
 //! Never knows what stands at an offset.
 
-/// How many entries before the end are looked at before a search through all of them.
-const NEAR_END_COUNT: usize = 8;
+use crate::long_list::LongList;
 
 /// Values by offset, ascending. A list rather than a tree: logs grow at their end, and there everything is
 /// found in a few steps, however long they are.
 #[derive(Debug)]
 pub(super) struct Ascending<T> {
-    entries: Vec<(i64, T)>,
+    entries: LongList<(i64, T)>,
 }
 
 impl<T> Default for Ascending<T> {
     fn default() -> Self {
         Self {
-            entries: Vec::new(),
+            entries: LongList::default(),
         }
     }
 }
@@ -22,12 +21,6 @@ impl<T> Default for Ascending<T> {
 impl<T> Ascending<T> {
     /// How many entries stand below `offset`.
     fn count_below(&self, offset: i64) -> usize {
-        let end = self.entries.len();
-        let near_end = self.entries.iter().rev().take(NEAR_END_COUNT);
-        let above = near_end.take_while(|(at, _)| *at >= offset).count();
-        if above < NEAR_END_COUNT {
-            return end - above;
-        }
         self.entries.partition_point(|(at, _)| *at < offset)
     }
 
@@ -53,8 +46,8 @@ impl<T> Ascending<T> {
 
     /// Values at `offset` and above, ascending.
     pub(super) fn from(&self, offset: i64) -> impl Iterator<Item = &T> {
-        let entries = &self.entries[self.count_below(offset)..];
-        entries.iter().map(|(_, value)| value)
+        let positions = self.count_below(offset)..self.entries.len();
+        self.entries.range(positions).map(|(_, value)| value)
     }
 
     /// Puts a value at `offset`, in the place of what stands there.

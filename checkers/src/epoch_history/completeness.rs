@@ -86,7 +86,7 @@ impl Completeness {
             let found = log.at(base_offset);
             // What a snapshot covers is there, in another form.
             let agrees = base_offset < log.start()
-                || found.is_some_and(|found| may_be_same(found, &committed.batch));
+                || found.is_some_and(|found| may_be_same(&found, &committed.batch));
             if agrees {
                 if all_agreed {
                     *agreed_below = base_offset + 1;
@@ -106,7 +106,7 @@ impl Completeness {
                 );
                 let contradicts = json!({
                     "committed": committed.json(),
-                    "leader_has": found.map(batch_json),
+                    "leader_has": found.as_ref().map(batch_json),
                 });
                 (summary, event_json(event), contradicts)
             });

@@ -36,10 +36,13 @@ impl Rule for LeaderAppends {
                 | TraceDetail::Truncate { .. }
                 | TraceDetail::SnapshotInstalled { .. }
         );
+        if !is_change {
+            return;
+        }
         let node = model.node(event);
         // In an epoch that it has adopted since, it leads no more.
         let leads = node.leads.is_some_and(|leads| leads.epoch == event.epoch);
-        if !is_change || !leads || node.lost {
+        if !leads || node.lost {
             return;
         }
         self.property.checked += 1;

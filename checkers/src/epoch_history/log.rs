@@ -1,9 +1,9 @@
 //! Owns the model of one node's log: which batches it holds, as far as the trace tells.
 //! Never guesses: a range whose content the trace does not tell has no identity.
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
+
+use crate::long_list::LongList;
 
 /// What makes two batches at the same offsets the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,12 @@ pub(crate) struct Batch {
     pub(crate) identity: Option<Identity>,
 }
 
-/// How many batches before the end are looked at before a search through all of them.
-const NEAR_END_COUNT: usize = 8;
+/// A batch of a log. It ends where the next one begins, so that does not have to be kept: there are many.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    base_offset: i64,
+    identity: Option<Identity>,
+}
 
 /// The log of one node, without holes. What lies below its start is covered by a snapshot.
 #[derive(Debug)]
@@ -30,7 +34,9 @@ pub(crate) struct Log {
     start: i64,
     /// Epoch of the record before the start, where the trace tells; 0 where there is none.
     start_epoch: Option<i32>,
-    batches: VecDeque<Batch>,
+    batches: LongList<Entry>,
+    /// Where the last batch ends, if there is any.
+    batches_end: i64,
 }
 
 impl Default for Log {
@@ -45,7 +51,8 @@ impl Log {
         Self {
             start,
             start_epoch,
-            batches: VecDeque::new(),
+            batches: LongList::default(),
+            batches_end: start,
         }
     }
 
@@ -56,14 +63,15 @@ impl Log {
 
     /// Offset after the last record.
     pub(crate) fn end(&self) -> i64 {
-        self.batches
-            .back()
-            .map_or(self.start, |batch| batch.last_offset + 1)
+        match self.batches.last() {
+            Some(_) => self.batches_end,
+            None => self.start,
+        }
     }
 
     /// Epoch of the last record, where the trace tells.
     pub(crate) fn last_epoch(&self) -> Option<i32> {
-        match self.batches.back() {
+        match self.batches.last() {
             Some(batch) => batch.identity.map(|identity| identity.epoch),
             None => self.start_epoch,
         }
@@ -72,18 +80,22 @@ impl Log {
     /// Adds a batch at the end; what lies between is unknown.
     pub(crate) fn append(&mut self, batch: Batch) {
         self.extend_unknown(batch.base_offset);
-        self.batches.push_back(batch);
+        self.batches.push(Entry {
+            base_offset: batch.base_offset,
+            identity: batch.identity,
+        });
+        self.batches_end = batch.last_offset + 1;
     }
 
     /// The log reaches to `end`, with unknown content where it was shorter.
     pub(crate) fn extend_unknown(&mut self, end: i64) {
         let base_offset = self.end();
         if base_offset < end {
-            self.batches.push_back(Batch {
+            self.batches.push(Entry {
                 base_offset,
-                last_offset: end - 1,
                 identity: None,
             });
+            self.batches_end = end;
         }
     }
 
@@ -92,12 +104,13 @@ impl Log {
         let keep = self
             .batches
             .partition_point(|batch| batch.base_offset < end);
+        let kept_end = self.end_of(keep);
         self.batches.truncate(keep);
-        if let Some(last) = self.batches.back_mut()
-            && last.last_offset >= end
-        {
-            last.last_offset = end - 1;
-            last.identity = None;
+        if let Some(last) = self.batches.last_mut() {
+            self.batches_end = kept_end.min(end);
+            if kept_end > end {
+                last.identity = None;
+            }
         }
         if end < self.start {
             *self = Self::starting_at(end, (end == 0).then_some(0));
@@ -113,10 +126,11 @@ impl Log {
             .at(start - 1)
             .and_then(|batch| batch.identity)
             .map(|identity| identity.epoch);
-        let gone = self
-            .batches
-            .partition_point(|batch| batch.last_offset < start);
-        self.batches.drain(..gone);
+        // All but the last one of those that begin below it end there, or below.
+        let begun = self.count_below(start);
+        let is_whole = self.end_of(begun) <= start;
+        let gone = begun.saturating_sub(usize::from(!is_whole));
+        self.batches.remove_first(gone);
         self.start = start;
         self.start_epoch = epoch_before;
     }
@@ -125,17 +139,20 @@ impl Log {
     pub(crate) fn extend_start(&mut self, start: i64) {
         let end = self
             .batches
-            .front()
+            .first()
             .map_or(self.start, |first| first.base_offset);
         if start >= self.start {
             return;
         }
         if start < end {
-            self.batches.push_front(Batch {
+            let unknown = Entry {
                 base_offset: start,
-                last_offset: end - 1,
                 identity: None,
-            });
+            };
+            if self.batches.len() == 0 {
+                self.batches_end = end;
+            }
+            self.batches.insert(0, unknown);
         }
         self.start = start;
         self.start_epoch = (start == 0).then_some(0);
@@ -144,35 +161,43 @@ impl Log {
     /// Keeps the length and forgets the content.
     pub(crate) fn forget(&mut self) {
         self.start_epoch = None;
-        for batch in &mut self.batches {
+        for batch in self.batches.iter_mut() {
             batch.identity = None;
         }
     }
 
     /// The batch that holds the record at `offset`, unless that is below the start.
-    pub(crate) fn at(&self, offset: i64) -> Option<&Batch> {
+    pub(crate) fn at(&self, offset: i64) -> Option<Batch> {
         let after = self.count_below(offset.saturating_add(1));
-        let batch = self.batches.get(after.checked_sub(1)?)?;
+        let batch = self.batch(after.checked_sub(1)?)?;
         (offset >= self.start && offset <= batch.last_offset).then_some(batch)
     }
 
-    /// Batches that begin in `from..to`, ascending.
-    pub(crate) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = &Batch> {
-        let (start, end) = (self.count_below(from), self.count_below(to));
-        self.batches.range(start..end.max(start))
+    fn batch(&self, position: usize) -> Option<Batch> {
+        let entry = self.batches.get(position)?;
+        Some(Batch {
+            base_offset: entry.base_offset,
+            last_offset: self.end_of(position + 1) - 1,
+            identity: entry.identity,
+        })
     }
 
-    /// How many batches begin below `offset`. Whoever asks mostly means the end of the log.
+    /// Where the first `count` batches end; of none, where the first one begins.
+    fn end_of(&self, count: usize) -> i64 {
+        let next = self.batches.get(count);
+        next.map_or(self.batches_end, |next| next.base_offset)
+    }
+
+    /// Batches that begin in `from..to`, ascending.
+    pub(crate) fn range(&self, from: i64, to: i64) -> impl Iterator<Item = Batch> {
+        let (start, end) = (self.count_below(from), self.count_below(to));
+        (start..end).filter_map(|position| self.batch(position))
+    }
+
+    /// How many batches begin below `offset`.
     fn count_below(&self, offset: i64) -> usize {
-        let end = self.batches.len();
-        let near_end = self.batches.iter().rev().take(NEAR_END_COUNT);
-        let above = near_end.take_while(|batch| batch.base_offset >= offset);
-        match above.count() {
-            NEAR_END_COUNT => self
-                .batches
-                .partition_point(|batch| batch.base_offset < offset),
-            count => end - count,
-        }
+        self.batches
+            .partition_point(|batch| batch.base_offset < offset)
     }
 }
 
@@ -211,7 +236,7 @@ mod tests {
         log.cut(5);
         assert_eq!(log.end(), 5);
         assert_eq!(log.at(4).unwrap().identity, None);
-        assert_eq!(log.at(2), Some(&batch(0, 2)));
+        assert_eq!(log.at(2), Some(batch(0, 2)));
         assert_eq!(log.at(5), None);
         log.cut(0);
         assert_eq!((log.end(), log.at(0)), (0, None));
@@ -225,7 +250,7 @@ mod tests {
         assert_eq!(log.end(), 6);
         assert_eq!(log.at(0).unwrap().identity, None);
         assert_eq!(log.range(1, 6).count(), 2);
-        assert!(log.range(4, 5).eq(&[batch(4, 4)]));
+        assert!(log.range(4, 5).eq([batch(4, 4)]));
         assert_eq!(log.range(6, 1).count(), 0);
         assert_eq!(log.last_epoch(), None);
     }

@@ -99,7 +99,7 @@ impl Majority {
         let claim = Claim {
             event: event.clone(),
             high_watermark,
-            last: node.log.at(high_watermark - 1).copied(),
+            last: node.log.at(high_watermark - 1),
             voters: voters.clone(),
         };
         if !claim.has_majority(model) {
@@ -179,7 +179,7 @@ impl Claim {
     fn is_supported_by(&self, node: &Node) -> bool {
         // What a snapshot covers is there, in another form.
         let is_same = || match (node.log.at(self.high_watermark - 1), &self.last) {
-            (Some(one), Some(other)) => may_be_same(one, other),
+            (Some(one), Some(other)) => may_be_same(&one, other),
             _ => true,
         };
         let was_there = node.wiped_end >= self.high_watermark;

@@ -351,14 +351,14 @@ impl Node {
             .range(self.compared_below, high_watermark)
             .filter(|batch| batch.identity.is_some() && batch.last_offset < high_watermark);
         for batch in told {
-            match committed.report(event, *batch) {
+            match committed.report(event, batch) {
                 Comparison::New => {
                     outcome.new_from.get_or_insert(batch.base_offset);
                 }
                 Comparison::Same => outcome.compared_count += 1,
                 Comparison::Differs(earlier) => {
                     outcome.compared_count += 1;
-                    outcome.conflicts.push((*batch, earlier));
+                    outcome.conflicts.push((batch, earlier));
                 }
             }
         }

@@ -12,6 +12,9 @@ use super::property::Property;
 /// A property, or a few that share what they look at. The events come in the order of the trace: those
 /// of one node in the order of their numbers, those of different nodes by time.
 pub(super) trait Rule: Debug + Sized {
+    /// Whether it has to see what is said of messages, which is most of a trace that tells of them.
+    const LOOKS_AT_MESSAGES: bool = false;
+
     /// Time has moved on: everything up to now is known, of all nodes.
     fn settle(&mut self, _model: &Model) {}
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use results::trace::TraceEvent;
+use results::trace::{TraceDetail, TraceEvent};
 
 use super::completeness::Completeness;
 use super::leader_appends::LeaderAppends;
@@ -25,6 +25,13 @@ use super::voter_changes::VoterChanges;
 use super::watermark_in_log::WatermarkInLog;
 use super::watermarks::Watermarks;
 
+fn is_message(event: &TraceEvent) -> bool {
+    matches!(
+        event.detail,
+        TraceDetail::RpcSent { .. } | TraceDetail::RpcReceived { .. }
+    )
+}
+
 /// One field for each rule, rather than a list of boxes: every event passes all of them, and most have
 /// nothing to say about it, which costs nothing where the compiler sees it.
 macro_rules! rules {
@@ -44,16 +51,24 @@ macro_rules! rules {
         }
 
         impl Rule for Rules {
+            const LOOKS_AT_MESSAGES: bool = true;
+
             fn settle(&mut self, model: &Model) {
                 $(self.$field.settle(model);)*
             }
 
             fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
-                $(self.$field.before(model, event);)*
+                let is_message = is_message(event);
+                $(if !is_message || $rule::LOOKS_AT_MESSAGES {
+                    self.$field.before(model, event);
+                })*
             }
 
             fn after(&mut self, model: &Model, event: &Rc<TraceEvent>, outcome: &Outcome) {
-                $(self.$field.after(model, event, outcome);)*
+                let is_message = is_message(event);
+                $(if !is_message || $rule::LOOKS_AT_MESSAGES {
+                    self.$field.after(model, event, outcome);
+                })*
             }
 
             fn take_doubts(&mut self) -> Vec<String> {

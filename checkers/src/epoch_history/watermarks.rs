@@ -92,7 +92,7 @@ impl Watermarks {
                 // Nobody counts a copy of a replica that has not reached the epoch that committed the batch:
                 // it may still do what the leader of an earlier one told it to.
                 committed
-                    .filter(|committed| committed.batch == *batch && committed.epoch <= event.epoch)
+                    .filter(|committed| committed.batch == batch && committed.epoch <= event.epoch)
             });
         if let Some(committed) = removed {
             self.property.violated(event.time, || {

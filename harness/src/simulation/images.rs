@@ -7,13 +7,13 @@ use results::disk_image::DiskImage;
 use results::trace::TraceEvent;
 
 use super::simulated_node::{Output, SimulatedNode};
-use super::tracing;
+use super::tracing::{self, Names};
 
-/// What is durable on the disk of a node, and what the node would have said about it next.
+/// What is durable on the disk of a node, and what the node would have said about it next. The disk is empty then.
 ///
 /// `wanted` are the ends of snapshots at which its log is added up.
-pub(super) fn image_of(node: &SimulatedNode, wanted: &BTreeSet<i64>) -> DiskImage {
-    let mut image = checkers::disks::read(&node.disk.durable_files(), wanted);
+pub(super) fn image_of(node: &SimulatedNode, wanted: &BTreeSet<i64>, names: &Names) -> DiskImage {
+    let mut image = checkers::disks::read(&node.disk.take_durable_files(), wanted);
     let is_crashing = |(_, output): &(u64, Output)| matches!(output, Output::Crash(_));
     image.is_settled = node.is_running() && !node.outputs.iter().any(is_crashing);
     if !node.is_running() {
@@ -34,7 +34,7 @@ pub(super) fn image_of(node: &SimulatedNode, wanted: &BTreeSet<i64>) -> DiskImag
             incarnation: node.incarnation,
             seq,
             epoch: traced.epoch.0,
-            detail: tracing::detail(traced.event),
+            detail: tracing::detail(traced.event, names, || None),
         })
         .collect();
     image

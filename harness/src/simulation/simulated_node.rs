@@ -1,7 +1,7 @@
 //! Owns one simulated node: its life, its inbox, and what it has done that has not left it yet.
 //! Never decides when it works; the world does.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use nemesis::membership::Token;
 use node::ids::{DirectoryId, NodeId, ReplicaKey};
@@ -17,6 +17,7 @@ use node::trace::{TraceEvent, Traced};
 use node::voters::{VersionRange, Voter};
 use results::keyed_random::Stream;
 use results::manifest::{NodeTimers, RunOptions, Voters};
+use results::ordered_list::OrderedList;
 use results::shared_text::SharedText;
 
 use super::clock::SimulatedClock;
@@ -108,9 +109,9 @@ pub(super) struct SimulatedNode {
     pub(super) role: Option<results::trace::Role>,
     pub(super) inbox: Vec<Arrival>,
     pub(super) outputs: VecDeque<(u64, Output)>,
-    pub(super) askers: BTreeMap<Ticket, Asker>,
+    pub(super) askers: OrderedList<Ticket, Asker>,
     /// Requests to peers without an answer, with the peer and when waiting ends.
-    pub(super) waiting: BTreeMap<Correlation, (usize, u64)>,
+    pub(super) waiting: OrderedList<Correlation, (usize, u64)>,
     pub(super) wake_at_ns: u64,
     pub(super) release_at_ns: u64,
     pub(super) expire_at_ns: u64,
@@ -205,8 +206,8 @@ impl SimulatedNode {
             role: None,
             inbox: Vec::new(),
             outputs: VecDeque::new(),
-            askers: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            askers: OrderedList::default(),
+            waiting: OrderedList::default(),
             wake_at_ns: NEVER_NS,
             release_at_ns: NEVER_NS,
             expire_at_ns: NEVER_NS,

@@ -4,15 +4,42 @@
 use std::borrow::Cow;
 
 use node::raft;
-use node::trace::{MessageSummary, TraceEvent as Said};
+use node::trace::{MessageSummary, Party, TraceEvent as Said};
+use results::shared_text::SharedText;
 use results::trace::{Message, Role, TraceDetail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::digest::Digest;
 
-/// The event as a run folder holds it.
-pub(super) fn detail(said: Said) -> TraceDetail {
+/// What replicas are called: each name is made once, however often it is said.
+#[derive(Debug)]
+pub(super) struct Names {
+    replicas: Vec<SharedText>,
+}
+
+impl Names {
+    /// Of replicas `1..=replicas.len()`.
+    pub(super) fn new(replicas: Vec<SharedText>) -> Self {
+        Self { replicas }
+    }
+
+    fn of(&self, party: Party) -> SharedText {
+        let Party::Replica(id) = party else {
+            return party.to_string().into();
+        };
+        let position = usize::try_from(id.0).ok().and_then(|id| id.checked_sub(1));
+        let known = position.and_then(|position| self.replicas.get(position));
+        known.map_or_else(|| id.to_string().into(), SharedText::clone)
+    }
+}
+
+/// The event as a run folder holds it. A message takes the room that `spare` has, if it has any.
+pub(super) fn detail(
+    said: Said,
+    names: &Names,
+    spare: impl FnOnce() -> Option<Box<Message>>,
+) -> TraceDetail {
     match said {
         Said::Append {
             base_offset,
@@ -53,33 +80,43 @@ pub(super) fn detail(said: Said) -> TraceDetail {
             applied: applied.0,
         },
         Said::RpcSent { to, message } => TraceDetail::RpcSent {
-            to,
-            message: Box::new(message_of(*message)),
+            to: names.of(to),
+            message: boxed(message_of(&message, names), spare()),
         },
         Said::RpcReceived { from, message } => TraceDetail::RpcReceived {
-            from,
-            message: Box::new(message_of(*message)),
+            from: names.of(from),
+            message: boxed(message_of(&message, names), spare()),
         },
         // Rare kinds take the way that a process's trace takes, which knows kinds still to come.
         rare => read_back(&rare).unwrap_or(TraceDetail::Unknown),
     }
 }
 
+fn boxed(message: Message, spare: Option<Box<Message>>) -> Box<Message> {
+    match spare {
+        Some(mut room) => {
+            *room = message;
+            room
+        }
+        None => Box::new(message),
+    }
+}
+
 /// What a message says, as a run folder holds it.
-fn message_of(said: MessageSummary) -> Message {
+fn message_of(said: &MessageSummary, names: &Names) -> Message {
     Message {
         rpc: Cow::Borrowed(said.rpc),
         is_response: said.is_response,
         correlation: said.correlation,
         message_epoch: said.message_epoch.map(|epoch| epoch.0),
-        leader: said.leader,
+        leader: said.leader.map(|leader| names.of(leader)),
         offset: said.offset.map(|offset| offset.0),
         last_epoch: said.last_epoch.map(|epoch| epoch.0),
         end_offset: said.end_offset.map(|offset| offset.0),
         high_watermark: said.high_watermark.map(|offset| offset.0),
         diverging: said.diverging.map(|(epoch, end)| (epoch.0, end.0)),
         granted: said.granted,
-        error: said.error.and_then(|error| read_back(&error)),
+        error: said.error.as_ref().and_then(read_back),
     }
 }
 
@@ -168,15 +205,15 @@ fn describe_message(kind: u64, peer: &str, message: &Message, digest: &mut Diges
         digest.add(u64::from(value.is_some()));
         digest.add(value.unwrap_or_default());
     }
-    for text in [leader, error] {
+    for text in [leader.as_deref(), error.as_deref()] {
         digest.add(u64::from(text.is_some()));
-        digest.add_text(text.as_deref().unwrap_or_default());
+        digest.add_text(text.unwrap_or_default());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use node::ids::{Epoch, Offset};
+    use node::ids::{Epoch, NodeId, Offset};
 
     use super::*;
 
@@ -214,13 +251,13 @@ mod tests {
                 reason: "damaged".into(),
             },
             Said::RpcSent {
-                to: "n2".into(),
+                to: Party::Replica(NodeId(2)),
                 message: Box::new(MessageSummary {
                     rpc: "fetch",
                     is_response: true,
                     correlation: Some(3),
                     message_epoch: Some(Epoch(4)),
-                    leader: Some("n1".into()),
+                    leader: Some(Party::Replica(NodeId(7))),
                     offset: Some(offset),
                     last_epoch: Some(Epoch(1)),
                     end_offset: Some(Offset(8)),
@@ -231,18 +268,19 @@ mod tests {
                 }),
             },
             Said::RpcReceived {
-                from: "client".into(),
+                from: Party::Client,
                 message: Box::new(MessageSummary {
                     rpc: "vote",
                     ..MessageSummary::default()
                 }),
             },
         ];
+        let names = Names::new(vec!["n1".into(), "n2".into()]);
         for said in said {
             let written = serde_json::to_value(&said).unwrap();
             let read: TraceDetail = serde_json::from_value(written).unwrap();
             assert_ne!(read, TraceDetail::Unknown);
-            assert_eq!(detail(said), read);
+            assert_eq!(detail(said, &names, || None), read);
         }
     }
 }

@@ -2,7 +2,6 @@
 //! Never reads a clock of this machine, and never lets two runs of one plan differ.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +15,7 @@ use node::node_loop::Arrival;
 use node::raft::{PeerAnswer, Ticket};
 use results::disk_image::DiskImage;
 use results::manifest::{RunOptions, Simulation};
+use results::ordered_list::OrderedList;
 use results::trace::{TraceDetail, TraceEvent};
 use results::trigger::EventTrigger;
 use serde_json::{Map, json};
@@ -63,11 +63,12 @@ pub(super) struct SimulatedWorld {
     pub(super) life_draws: Vec<Draws>,
     pub(super) membership: MembershipDesk,
     pub(super) snapshot_errands: Vec<SnapshotErrand>,
-    calls: BTreeMap<u64, usize>,
+    calls: OrderedList<u64, usize>,
     next_ticket: u64,
     pub(super) digest: Digest,
     witness: Witness,
     monitor: Monitor,
+    said_names: tracing::Names,
     halted: bool,
     last_words: BTreeMap<String, Vec<String>>,
     stop: Arc<AtomicBool>,
@@ -114,6 +115,8 @@ impl SimulatedWorld {
         let nodes: Vec<SimulatedNode> = (0..node_count)
             .map(|position| SimulatedNode::new(seed, position, options, bug))
             .collect();
+        let said_names = nodes.iter().map(|node| node.name.clone()).collect();
+        let said_names = tracing::Names::new(said_names);
         let life = |position| Draws::new(seed, "simulation/life", position as u64);
         let mut world = Self {
             names: nodes.iter().map(|node| node.name.to_string()).collect(),
@@ -131,11 +134,12 @@ impl SimulatedWorld {
             life_draws: (0..node_count).map(life).collect(),
             membership: MembershipDesk::new(options),
             snapshot_errands: Vec::new(),
-            calls: BTreeMap::new(),
+            calls: OrderedList::default(),
             next_ticket: 0,
             digest: Digest::default(),
             witness,
             monitor: Monitor::default(),
+            said_names,
             halted: false,
             last_words: BTreeMap::new(),
             stop,
@@ -155,17 +159,22 @@ impl SimulatedWorld {
     pub(super) fn into_remains(self) -> Remains {
         let keeps = matches!(self.witness, Witness::Trace(_));
         let wanted = self.nodes.iter().flat_map(|node| {
-            let files = node.disk.durable_files();
-            checkers::disks::snapshot_ends(files.keys().map(String::as_str))
+            let names = node.disk.durable_names();
+            checkers::disks::snapshot_ends(names.iter().map(String::as_str))
         });
         let wanted = wanted.collect();
-        let images = self.nodes.iter();
-        let images = images.map(|node| (node.name.to_string(), image_of(node, &wanted)));
-        let images = images.collect();
-        let nodes = self.nodes.iter().filter(|_| keeps);
-        let disks = nodes.map(|node| (node.name.to_string(), node.disk.files()));
+        let mut disks = BTreeMap::new();
+        let mut images = BTreeMap::new();
+        // Of disk and node nothing is left once it is described, so that they are not all there twice.
+        for node in self.nodes {
+            let name = node.name.to_string();
+            if keeps {
+                disks.insert(name.clone(), node.disk.files());
+            }
+            images.insert(name, image_of(&node, &wanted, &self.said_names));
+        }
         Remains {
-            disks: disks.collect(),
+            disks,
             images,
             witness: self.witness,
             identity: Simulation {
@@ -386,14 +395,19 @@ impl SimulatedWorld {
 
     fn record(&mut self, position: usize, traced: node::trace::Traced) {
         let node = &mut self.nodes[position];
-        let event = Rc::new(TraceEvent {
+        let witness = &mut self.witness;
+        let spare = || match witness {
+            Witness::Onlooker(onlooker) => onlooker.spare_message(),
+            Witness::Trace(_) => None,
+        };
+        let event = TraceEvent {
             time: self.now_ns,
             node: node.name.clone(),
             incarnation: node.incarnation,
             seq: node.next_seq,
             epoch: traced.epoch.0,
-            detail: tracing::detail(traced.event),
-        });
+            detail: tracing::detail(traced.event, &self.said_names, spare),
+        };
         node.next_seq += 1;
         match &event.detail {
             TraceDetail::Started(started) => node.role = Some(started.role),
@@ -407,8 +421,8 @@ impl SimulatedWorld {
             self.halt(format!("{}: {}", violation.property, violation.summary));
         }
         match &mut self.witness {
-            Witness::Trace(trace) => trace.push(Rc::unwrap_or_clone(event)),
-            Witness::Onlooker(onlooker) => onlooker.observe(&event),
+            Witness::Trace(trace) => trace.push(event),
+            Witness::Onlooker(onlooker) => onlooker.observe(event),
         }
     }
 

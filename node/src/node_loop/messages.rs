@@ -1,27 +1,22 @@
 //! Owns what the trace says of messages between replicas.
 //! Never changes a message, or what becomes of it.
 
-use std::collections::BTreeMap;
-
 use crate::ids::{Epoch, NodeId, SnapshotId};
 use crate::message::{ErrorCode, Request, Response};
 use crate::raft::{Correlation, Ticket};
-use crate::trace::{MessageSummary, TraceEvent, name};
+use crate::trace::{MessageSummary, Party, TraceEvent};
 
-/// Whom a request is from that is asked in the name of another cluster: its nodes may have the same ids.
-const STRANGER: &str = "stranger";
-
-/// Whose request a ticket stands for, so that its answer can be traced.
+/// Whose request a ticket stands for, so that its answer can be traced. There are few at a time.
 #[derive(Debug)]
 pub(super) struct Askers {
     /// The cluster of the node that is asked.
     cluster_id: String,
-    by_ticket: BTreeMap<Ticket, Asker>,
+    by_ticket: Vec<(Ticket, Asker)>,
 }
 
 #[derive(Debug)]
 struct Asker {
-    name: String,
+    party: Party,
     rpc: &'static str,
     correlation: Option<u64>,
 }
@@ -31,7 +26,7 @@ impl Askers {
     pub(super) fn new(cluster_id: String) -> Self {
         Self {
             cluster_id,
-            by_ticket: BTreeMap::new(),
+            by_ticket: Vec::new(),
         }
     }
 
@@ -42,22 +37,23 @@ impl Askers {
         correlation: Option<Correlation>,
         request: &Request,
     ) -> TraceEvent {
+        // Nodes of another cluster may have the same ids.
         let is_foreign = ![&*self.cluster_id, ""].contains(&request.cluster_id());
         let from = match sender(request) {
-            _ if is_foreign => STRANGER.to_owned(),
-            Some(node) => name(node),
-            None => "client".to_owned(),
+            _ if is_foreign => Party::Stranger,
+            Some(node) => Party::Replica(node),
+            None => Party::Client,
         };
         let message = MessageSummary {
             correlation: correlation.map(|correlation| correlation.0),
             ..of_request(request)
         };
         let asker = Asker {
-            name: from.clone(),
+            party: from,
             rpc: message.rpc,
             correlation: message.correlation,
         };
-        self.by_ticket.insert(ticket, asker);
+        self.by_ticket.push((ticket, asker));
         TraceEvent::RpcReceived {
             from,
             message: Box::new(message),
@@ -66,14 +62,16 @@ impl Askers {
 
     /// The answer leaves; the event to report.
     pub(super) fn take(&mut self, ticket: Ticket, response: &Response) -> Option<TraceEvent> {
-        let asker = self.by_ticket.remove(&ticket)?;
+        let mut asked = self.by_ticket.iter();
+        let at = asked.position(|(asked, _)| *asked == ticket)?;
+        let (_, asker) = self.by_ticket.swap_remove(at);
         let message = MessageSummary {
             rpc: asker.rpc,
             correlation: asker.correlation,
             ..of_response(response)
         };
         Some(TraceEvent::RpcSent {
-            to: asker.name,
+            to: asker.party,
             message: Box::new(message),
         })
     }
@@ -82,7 +80,7 @@ impl Askers {
 /// A request leaves; the event to report.
 pub(super) fn sent(peer: NodeId, correlation: Correlation, request: &Request) -> TraceEvent {
     TraceEvent::RpcSent {
-        to: name(peer),
+        to: Party::Replica(peer),
         message: Box::new(MessageSummary {
             correlation: Some(correlation.0),
             ..of_request(request)
@@ -93,7 +91,7 @@ pub(super) fn sent(peer: NodeId, correlation: Correlation, request: &Request) ->
 /// An answer arrived; the event to report.
 pub(super) fn answered(peer: NodeId, correlation: Correlation, response: &Response) -> TraceEvent {
     TraceEvent::RpcReceived {
-        from: name(peer),
+        from: Party::Replica(peer),
         message: Box::new(MessageSummary {
             correlation: Some(correlation.0),
             ..of_response(response)
@@ -131,13 +129,13 @@ fn of_request(request: &Request) -> MessageSummary {
         Request::BeginQuorumEpoch(request) => MessageSummary {
             rpc: "begin-quorum-epoch",
             message_epoch: Some(request.leader_epoch),
-            leader: Some(name(request.leader_id)),
+            leader: Some(Party::Replica(request.leader_id)),
             ..empty
         },
         Request::EndQuorumEpoch(request) => MessageSummary {
             rpc: "end-quorum-epoch",
             message_epoch: Some(request.leader_epoch),
-            leader: Some(name(request.leader_id)),
+            leader: Some(Party::Replica(request.leader_id)),
             ..empty
         },
         Request::Fetch(request) => MessageSummary {
@@ -186,7 +184,7 @@ fn of_response(response: &Response) -> MessageSummary {
         rpc,
         is_response: true,
         message_epoch: Some(epoch),
-        leader: leader.map(name),
+        leader: leader.map(Party::Replica),
         error: Some(response.error()).filter(|error| *error != ErrorCode::None),
         ..MessageSummary::default()
     };

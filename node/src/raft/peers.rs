@@ -1,7 +1,6 @@
 //! Owns the connections to other replicas: at most one request in flight each, and back-off.
 //! Never looks into requests; an answer that is not to the request in flight is dropped here.
 
-use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use super::Correlation;
@@ -40,8 +39,9 @@ struct InFlight {
 /// that is no voter, an observer that is to become one.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
-    /// A peer without an entry has nothing under way.
-    connections: BTreeMap<NodeId, Connection>,
+    /// Ascending. A peer without an entry has nothing under way. There are never many, and they come and go with
+    /// every request, for which a tree would ask for memory each time.
+    connections: Vec<(NodeId, Connection)>,
     next_correlation: u64,
     request_timeout_ns: u64,
     retry_backoff_ns: u64,
@@ -50,12 +50,28 @@ pub(crate) struct Peers {
 impl Peers {
     pub(crate) fn new(request_timeout_ns: u64, retry_backoff_ns: u64) -> Self {
         Self {
-            connections: BTreeMap::new(),
+            connections: Vec::new(),
             next_correlation: 1,
             // A timeout of nothing would send again within the same step, for ever.
             request_timeout_ns: request_timeout_ns.max(1),
             retry_backoff_ns: retry_backoff_ns.max(1),
         }
+    }
+
+    fn find(&self, peer: NodeId) -> Result<usize, usize> {
+        self.connections.binary_search_by_key(&peer, |(id, _)| *id)
+    }
+
+    fn connection(&self, peer: NodeId) -> Option<&Connection> {
+        self.find(peer).ok().map(|at| &self.connections[at].1)
+    }
+
+    fn entry(&mut self, peer: NodeId) -> &mut Connection {
+        let at = self.find(peer).unwrap_or_else(|at| {
+            self.connections.insert(at, (peer, Connection::default()));
+            at
+        });
+        &mut self.connections[at].1
     }
 
     /// Forgets requests in flight and back-off: every change of state starts afresh.
@@ -81,7 +97,7 @@ impl Peers {
                 connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
             }
         }
-        self.connections.retain(|_, connection| {
+        self.connections.retain(|(_, connection)| {
             connection.in_flight.is_some() || connection.backoff_until_ns.is_some()
         });
         failed
@@ -89,7 +105,7 @@ impl Peers {
 
     /// Whether a request may be sent to `peer` now.
     pub(crate) fn is_ready(&self, peer: NodeId) -> bool {
-        self.connections.get(&peer).is_none_or(|connection| {
+        self.connection(peer).is_none_or(|connection| {
             connection.in_flight.is_none() && connection.backoff_until_ns.is_none()
         })
     }
@@ -97,8 +113,8 @@ impl Peers {
     /// Whether any request waits for its answer.
     pub(crate) fn any_in_flight(&self) -> bool {
         self.connections
-            .values()
-            .any(|connection| connection.in_flight.is_some())
+            .iter()
+            .any(|(_, connection)| connection.in_flight.is_some())
     }
 
     /// Notes a request to `peer` and names it.
@@ -106,7 +122,7 @@ impl Peers {
         let correlation = Correlation(self.next_correlation);
         self.next_correlation += 1;
         let deadline_ns = after(now_ns, self.request_timeout_ns);
-        let connection = self.connections.entry(peer).or_default();
+        let connection = self.entry(peer);
         connection.in_flight = Some(InFlight {
             correlation,
             asked,
@@ -117,7 +133,8 @@ impl Peers {
 
     /// Takes the question that `correlation` names, unless it is no longer waited for.
     pub(crate) fn take_asked(&mut self, peer: NodeId, correlation: Correlation) -> Option<Asked> {
-        let in_flight = &mut self.connections.get_mut(&peer)?.in_flight;
+        let at = self.find(peer).ok()?;
+        let in_flight = &mut self.connections[at].1.in_flight;
         in_flight
             .take_if(|request| request.correlation == correlation)
             .map(|request| request.asked)
@@ -125,16 +142,16 @@ impl Peers {
 
     /// Leaves `peer` alone for a while.
     pub(crate) fn back_off(&mut self, now_ns: u64, peer: NodeId) {
-        let connection = self.connections.entry(peer).or_default();
-        connection.backoff_until_ns = Some(after(now_ns, self.retry_backoff_ns));
+        let until_ns = after(now_ns, self.retry_backoff_ns);
+        self.entry(peer).backoff_until_ns = Some(until_ns);
     }
 
     /// For explorations: gives what is in flight one number and no deadline, and forgets idle connections.
     pub(crate) fn still(&mut self, awaited: Correlation, next_correlation: u64) {
-        self.connections.retain(|_, connection| {
+        self.connections.retain(|(_, connection)| {
             connection.in_flight.is_some() || connection.backoff_until_ns.is_some()
         });
-        for connection in self.connections.values_mut() {
+        for (_, connection) in &mut self.connections {
             if let Some(request) = &mut connection.in_flight {
                 request.correlation = awaited;
                 request.deadline_ns = NEVER_NS;
@@ -150,20 +167,21 @@ impl Peers {
 
     /// For explorations: the request to `peer` that is in flight.
     pub(crate) fn awaited(&self, peer: NodeId) -> Option<Correlation> {
-        let request = self.connections.get(&peer)?.in_flight?;
+        let request = self.connection(peer)?.in_flight?;
         Some(request.correlation)
     }
 
     /// For explorations: whether some peer is left alone for a while.
     pub(crate) fn is_backing_off(&self) -> bool {
-        let mut connections = self.connections.values();
-        connections.any(|connection| connection.backoff_until_ns.is_some())
+        let mut connections = self.connections.iter();
+        connections.any(|(_, connection)| connection.backoff_until_ns.is_some())
     }
 
     /// For explorations: makes the request in flight to `drawn` one to `other`.
     pub(crate) fn redraw(&mut self, drawn: NodeId, other: NodeId) {
-        if let Some(connection) = self.connections.remove(&drawn) {
-            self.connections.insert(other, connection);
+        if let Ok(at) = self.find(drawn) {
+            let (_, connection) = self.connections.remove(at);
+            *self.entry(other) = connection;
         }
     }
 
@@ -176,8 +194,8 @@ impl Peers {
             request.min(connection.backoff_until_ns.unwrap_or(NEVER_NS))
         };
         self.connections
-            .values()
-            .map(deadline)
+            .iter()
+            .map(|(_, connection)| deadline(connection))
             .min()
             .unwrap_or(NEVER_NS)
     }

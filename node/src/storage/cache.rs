@@ -27,11 +27,20 @@ impl BatchCache {
     /// Adds the batch that was appended to the log.
     pub(crate) fn push(&mut self, batch: &Batch) {
         self.held_bytes += batch.bytes().len() as u64;
+        self.make_room();
         self.batches.push_back(batch.clone());
         while self.held_bytes > self.bytes_max
             && let Some(oldest) = self.batches.pop_front()
         {
             self.held_bytes -= oldest.bytes().len() as u64;
+        }
+    }
+
+    /// Room for a quarter more, not for twice as many: what is in the ring wanders through all of it.
+    fn make_room(&mut self) {
+        let count = self.batches.len();
+        if count == self.batches.capacity() {
+            self.batches.reserve_exact(count / 4 + 4);
         }
     }
 

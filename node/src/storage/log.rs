@@ -281,6 +281,8 @@ impl Log {
             .map_err(write_error("give back the room after", &closed.file))?;
         self.sync(disk)?;
         self.reserved_bytes = 0;
+        // Nothing is added to it any more.
+        self.active_mut().entries.shrink_to_fit();
         self.segments.push(next);
         Ok(())
     }

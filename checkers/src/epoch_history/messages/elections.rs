@@ -46,6 +46,8 @@ impl Elections {
 }
 
 impl Rule for Elections {
+    const LOOKS_AT_MESSAGES: bool = true;
+
     fn after(&mut self, model: &Model, event: &Rc<TraceEvent>, _outcome: &Outcome) {
         match event.detail {
             TraceDetail::Started(_) => {
@@ -85,7 +87,7 @@ impl Elections {
                 ..Candidacy::default()
             };
         }
-        candidacy.asked.insert(correlation, (to.to_owned(), epoch));
+        candidacy.asked.insert(correlation, (to.to_string(), epoch));
     }
 
     fn note_granted(&mut self, event: &Rc<TraceEvent>) {
@@ -101,7 +103,7 @@ impl Elections {
         // The answer does not tell whether a vote or a pre-vote was asked for; its number does.
         let asked = candidacy.asked.get(&correlation);
         if asked.is_some_and(|(to, epoch)| to == from && *epoch == candidacy.epoch) {
-            candidacy.granted.insert(from.to_owned());
+            candidacy.granted.insert(from.to_string());
         }
     }
 

@@ -31,6 +31,8 @@ impl FetchAnswers {
 }
 
 impl Rule for FetchAnswers {
+    const LOOKS_AT_MESSAGES: bool = true;
+
     fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
         let Some((to, message)) = sent(event) else {
             return;

@@ -32,6 +32,8 @@ impl FetchRequests {
 }
 
 impl Rule for FetchRequests {
+    const LOOKS_AT_MESSAGES: bool = true;
+
     fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
         let Some((to, message)) = sent(event) else {
             return;
@@ -68,7 +70,7 @@ impl Rule for FetchRequests {
             let contradicts = json!({
                 "log_end": log_end,
                 "durable_log_end": node.durable_end,
-                "last_batch": node.log.at(log_end - 1).map(batch_json),
+                "last_batch": node.log.at(log_end - 1).as_ref().map(batch_json),
             });
             (summary, event_json(event), contradicts)
         });

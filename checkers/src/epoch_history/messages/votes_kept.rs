@@ -30,6 +30,8 @@ impl VotesKept {
 }
 
 impl Rule for VotesKept {
+    const LOOKS_AT_MESSAGES: bool = true;
+
     fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
         let Some((to, message)) = sent(event).filter(|(_, message)| message.rpc == "vote") else {
             return;

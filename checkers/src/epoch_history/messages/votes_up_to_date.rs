@@ -49,6 +49,8 @@ impl VotesUpToDate {
 }
 
 impl Rule for VotesUpToDate {
+    const LOOKS_AT_MESSAGES: bool = true;
+
     fn before(&mut self, model: &Model, event: &Rc<TraceEvent>) {
         match event.detail {
             TraceDetail::Started(_) => self.open.retain(|(voter, ..), _| *voter != event.node),

@@ -80,14 +80,14 @@ impl Cluster {
 
     fn send(&mut self, from: usize, to: usize, message: Message) {
         if self.shape == Shape::Full {
-            let (to, message) = (name(to), Box::new(message));
+            let (to, message) = (name(to).into(), Box::new(message));
             self.emit(from, TraceDetail::RpcSent { to, message });
         }
     }
 
     fn receive(&mut self, from: usize, to: usize, message: Message) {
         if self.shape == Shape::Full {
-            let (from, message) = (name(from), Box::new(message));
+            let (from, message) = (name(from).into(), Box::new(message));
             self.emit(to, TraceDetail::RpcReceived { from, message });
         }
     }
@@ -342,7 +342,7 @@ impl Cluster {
             is_response: true,
             correlation: Some(self.correlation),
             message_epoch: Some(self.nodes[leader].epoch),
-            leader: Some(name(leader)),
+            leader: Some(name(leader).into()),
             high_watermark: self.committed,
             ..Message::default()
         };

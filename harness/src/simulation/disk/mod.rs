@@ -93,7 +93,25 @@ impl SimulatedDisk {
         self.0.borrow().platter.visible_files()
     }
 
+    /// The names of all files that a power cut leaves.
+    pub(super) fn durable_names(&self) -> Vec<String> {
+        self.0
+            .borrow()
+            .platter
+            .durable_names
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    /// All files as a power cut would leave them that loses everything it may. The disk is empty then: files are
+    /// large.
+    pub(super) fn take_durable_files(&self) -> BTreeMap<String, Vec<u8>> {
+        std::mem::take(&mut self.0.borrow_mut().platter).into_durable_files()
+    }
+
     /// All files as a power cut would leave them that loses everything it may.
+    #[cfg(test)]
     pub(super) fn durable_files(&self) -> BTreeMap<String, Vec<u8>> {
         self.0.borrow().platter.durable_files()
     }

@@ -5,6 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::damage::Edit;
 
+/// From this size on a file is one that goes on growing.
+const LONG_BYTES: usize = 512 << 10;
+/// How much room it has then.
+const ROOM_BYTES: usize = 16 << 20;
+
 /// Names and contents.
 #[derive(Debug, Default)]
 pub(super) struct Platter {
@@ -65,6 +70,22 @@ impl File {
         self.durable_bytes == self.visible.len() && self.durable_rest.is_empty()
     }
 
+    /// Makes room for as much as a long log will take at once: room that is not used takes no memory, but moving
+    /// what is there, again and again, leaves holes where it was.
+    fn make_room(&mut self, more_bytes: usize) {
+        let needed_bytes = self.visible.len() + more_bytes;
+        if needed_bytes > self.visible.capacity() && needed_bytes > LONG_BYTES {
+            self.visible.reserve(ROOM_BYTES.max(self.visible.len()));
+        }
+    }
+
+    fn into_durable(mut self) -> Vec<u8> {
+        self.visible.truncate(self.durable_bytes);
+        self.visible.extend_from_slice(&self.durable_rest);
+        self.visible
+    }
+
+    #[cfg(test)]
     pub(super) fn durable(&self) -> Vec<u8> {
         let mut content = self.visible[..self.durable_bytes].to_vec();
         content.extend_from_slice(&self.durable_rest);
@@ -206,6 +227,7 @@ impl Platter {
         let id = self.find_or_create(time_ns, name);
         let file = self.files.entry(id).or_default();
         let length_bytes = file.visible.len();
+        file.make_room(bytes.len());
         file.visible.extend_from_slice(bytes);
         let undo = Undo::Append {
             file: id,
@@ -219,6 +241,8 @@ impl Platter {
         let id = self.find_or_create(time_ns, name);
         let file = self.files.entry(id).or_default();
         if length_bytes >= file.visible.len() {
+            // Whoever gives back the room behind the end of a file is through with it.
+            file.visible.shrink_to_fit();
             return;
         }
         let tail = file.visible.split_off(length_bytes);
@@ -285,6 +309,12 @@ impl Platter {
         self.names.keys().filter_map(content).collect()
     }
 
+    pub(super) fn into_durable_files(mut self) -> BTreeMap<String, Vec<u8>> {
+        let content = |(name, id)| Some((name, self.files.remove(&id)?.into_durable()));
+        self.durable_names.into_iter().filter_map(content).collect()
+    }
+
+    #[cfg(test)]
     pub(super) fn durable_files(&self) -> BTreeMap<String, Vec<u8>> {
         let content =
             |(name, id): (&String, &u64)| Some((name.clone(), self.files.get(id)?.durable()));
