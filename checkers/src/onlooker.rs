@@ -105,13 +105,13 @@ impl Onlooker {
             self.standings.observe(event);
         }
         show(&mut self.epoch_history, &pending, |checker, event| {
-            checker.observe(event)
+            checker.observe(event);
         });
         show(&mut self.conformance, &pending, |checker, event| {
-            checker.observe(event)
+            checker.observe(event);
         });
         show(&mut self.disks, &pending, |checker, event| {
-            checker.observe(event)
+            checker.observe(event);
         });
         self.pending = std::mem::replace(&mut self.seen, pending);
         self.pending.clear();
