@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use results::history::{Operation, OperationType, Process};
 use results::manifest::Manifest;
 use results::schedule::Schedule;
+use results::standstill::Strain;
 use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::{Value, json};
@@ -109,9 +110,25 @@ pub fn check(
         }
     }
     result.properties.extend(found);
+    if let Some(strain) = history.iter().find_map(Strain::of) {
+        excuse(&mut result, &strain);
+    }
     let measured = availability::check(manifest, schedule, history, standings);
     result.properties.extend(measured);
     result
+}
+
+/// Takes back what is held against nodes that the machine hardly let run: they may not have had the time.
+fn excuse(result: &mut CheckerResult, strain: &Strain) {
+    let properties = result.properties.values_mut();
+    let told = properties.map(|property| (&mut property.valid, &mut property.summary));
+    for (valid, summary) in told.chain([(&mut result.valid, &mut result.summary)]) {
+        if *valid == Validity::Invalid {
+            *valid = Validity::Unknown;
+            *summary =
+                format!("nothing is concluded, as the machine was too busy ({strain}): {summary}");
+        }
+    }
 }
 
 /// What a majority that recovers owes. That nodes do not lead or stand for election while they are cut off, they owe
@@ -321,6 +338,41 @@ mod tests {
         let schedule = json!({"format_version": 1, "faults": faults});
         let schedule: Schedule = serde_json::from_value(schedule).unwrap();
         check(manifest, &schedule, history, &[], &Standings::default())
+    }
+
+    #[test]
+    fn a_machine_that_hardly_lets_nodes_run_holds_nothing_against_them() {
+        let manifest = manifest(&["kill"], Some(5000), false);
+        let failing: Vec<_> = (5..30)
+            .map(|s| (s * 1000, s * 1000 + 900, "fail"))
+            .collect();
+        let mut lines = history(&failing);
+        let judged = |lines: &[Operation]| {
+            let result = verdict_on(&manifest, lines);
+            let recovery = result.properties["recovery"].valid;
+            (result.valid, recovery, result.summary)
+        };
+        let (valid, recovery, summary) = judged(&lines);
+        assert_eq!(
+            (valid, recovery),
+            (Validity::Invalid, Validity::Invalid),
+            "{summary}"
+        );
+        let strain = json!({
+            "index": lines.len(), "time": 30_000 * MS, "process": "nemesis", "type": "info",
+            "f": "processor-wait", "value": {"node": "n2", "waited_ms": 18_000, "of_ms": 25_000},
+        });
+        lines.push(serde_json::from_value(strain).unwrap());
+        let (valid, recovery, summary) = judged(&lines);
+        assert_eq!(
+            (valid, recovery),
+            (Validity::Unknown, Validity::Unknown),
+            "{summary}"
+        );
+        assert!(
+            summary.contains("n2 waited for a processor for 18000 ms in 25000 ms"),
+            "{summary}"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod core_phase;
 mod crashes;
 mod healing;
 mod moments;
+mod strain;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -214,7 +215,9 @@ impl<'a, W: World> Runner<'a, W> {
         self.recorder
             .phase(|phases| phases.healed = Some(healed_ns))?;
         self.phase = "final reads";
+        let measured = self.measure();
         self.read_everything(healed_ns)?;
+        self.tell_strain(&measured)?;
         self.drain()?;
         let finished_ns = self.world.now_ns();
         self.recorder

@@ -11,6 +11,15 @@ use results::trace::Role;
 use results::trigger::EventTrigger;
 use serde_json::{Map, Value};
 
+/// How long the threads of a node ran, and waited for a processor though they could have run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// In nanoseconds.
+    pub ran_ns: u64,
+    /// In nanoseconds.
+    pub waited_ns: u64,
+}
+
 /// A cluster under test, with the clients and fault machinery that reach it.
 ///
 /// A world has one owner and one clock. Nothing here blocks except [`World::next_event`], and that
@@ -56,6 +65,11 @@ pub trait World {
     /// A majority is about to have to recover alone. Changes nothing in the world; what its nodes say from
     /// now on is evidence of how they do.
     fn recovery_begins(&mut self) {}
+
+    /// What each node has had of the processors of its machine so far; none where there is no machine.
+    fn processor_times(&self) -> BTreeMap<String, ProcessorTime> {
+        BTreeMap::new()
+    }
 
     /// Waits for the next event, at most until `deadline_ns`; then it is [`Event::Deadline`].
     fn next_event(&mut self, deadline_ns: u64) -> Event;

@@ -51,6 +51,55 @@ impl fmt::Display for Standstill {
     }
 }
 
+/// What the nemesis line of a history is called that tells of a machine too busy to let nodes run.
+pub const STRAIN: &str = "processor-wait";
+
+/// A stretch of time, which ends with the line that tells of it, in which a node that wanted to run mostly could
+/// not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strain {
+    /// The node that waited longest.
+    pub node: String,
+    /// How long its threads waited for a processor, all together, in milliseconds.
+    pub waited_ms: u64,
+    /// How long the stretch was, in milliseconds.
+    pub of_ms: u64,
+}
+
+impl Strain {
+    /// What a line of a history tells of one; `None` for any other line.
+    pub fn of(line: &Operation) -> Option<Self> {
+        let is_one = line.process == Process::Nemesis && line.f == STRAIN;
+        let number = |name| line.value.get(name).and_then(Value::as_u64);
+        let node = line.value.get("node").and_then(Value::as_str);
+        let node = node.filter(|_| is_one)?.to_owned();
+        Some(Self {
+            node,
+            waited_ms: number("waited_ms")?,
+            of_ms: number("of_ms")?,
+        })
+    }
+
+    /// The value of the line that tells of it.
+    pub fn value(&self) -> Value {
+        json!({ "node": self.node, "waited_ms": self.waited_ms, "of_ms": self.of_ms })
+    }
+}
+
+impl fmt::Display for Strain {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            node,
+            waited_ms,
+            of_ms,
+        } = self;
+        write!(
+            out,
+            "{node} waited for a processor for {waited_ms} ms in {of_ms} ms"
+        )
+    }
+}
+
 /// All of them in one sentence, for people; nothing if there are none.
 pub fn told(all: &[Standstill]) -> Option<String> {
     let longest = all.iter().max_by_key(|one| one.lasted_ms)?;
@@ -84,6 +133,17 @@ mod tests {
         assert_eq!(standstill.from_ns(), 1_800_000_000);
         assert_eq!(Standstill::of(&line(1, "halted", standstill.value())), None);
         assert_eq!(Standstill::of(&line(1, STANDSTILL, json!(null))), None);
+    }
+
+    #[test]
+    fn a_strain_is_read_back() {
+        let strain = Strain {
+            node: "n1".into(),
+            waited_ms: 5_000,
+            of_ms: 6_000,
+        };
+        assert_eq!(Strain::of(&line(1, STRAIN, strain.value())), Some(strain));
+        assert_eq!(Strain::of(&line(1, STRAIN, json!({"node": "n1"}))), None);
     }
 
     #[test]

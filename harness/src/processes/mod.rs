@@ -13,8 +13,10 @@ mod network;
 mod node_process;
 mod spawner;
 mod stops;
+mod strain;
 mod strobes;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +44,7 @@ use self::network::{Network, Premises};
 pub use self::network::{prepare, try_namespaces};
 pub use self::node_process::NodeProgram;
 use self::node_process::{Formatting, NodeSettings};
-use crate::world::{Answer, Call, Event, Sight, World};
+use crate::world::{Answer, Call, Event, ProcessorTime, Sight, World};
 use crate::{exit, interrupts};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -311,6 +313,10 @@ impl World for ProcessWorld {
             }
             let _ = sender.send(Event::Restored { problems, damaged });
         });
+    }
+
+    fn processor_times(&self) -> BTreeMap<String, ProcessorTime> {
+        self.shared.cluster.processor_times()
     }
 
     fn next_event(&mut self, deadline_ns: u64) -> Event {

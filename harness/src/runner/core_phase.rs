@@ -305,8 +305,10 @@ impl<W: World> Runner<'_, W> {
         self.clients.turn_to(choice.core.clone());
         let begin_limit_ns = self.world.now_ns() + bound_ms * NS_PER_MS;
         let mut asked = Asked::default();
+        let measured = self.measure();
         let settled = self.ask_until_settled(begin_limit_ns, window_ms * NS_PER_MS, &mut asked)?;
         self.drain()?;
+        self.tell_strain(&measured)?;
         let nodes = self.world.nodes().to_vec();
         self.clients.turn_to(nodes);
         if self.interrupted {
