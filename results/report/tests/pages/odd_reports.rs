@@ -193,7 +193,9 @@ fn absurd_numbers_in_a_recording_cost_no_report() {
     let mut history = crate::common::history(10, 1);
     let mut trace = crate::common::trace(1, 5);
     for time in [u64::MAX, 0, u64::MAX / 2] {
-        let operation = json!({"index": u64::MAX, "time": time, "process": u64::MAX,
+        // The largest that a recording may hold.
+        let most = 1u64 << 61;
+        let operation = json!({"index": most, "time": time.min(most), "process": u64::MAX,
             "type": "invoke", "f": "read", "key": "\n", "value": {"a": ["\n\u{0}"]}});
         history.push_str(&format!("{operation}\n"));
         let append = json!({"time": time, "node": "n1", "incarnation": 1, "seq": 1,
@@ -205,10 +207,13 @@ fn absurd_numbers_in_a_recording_cost_no_report() {
             "correlation": u64::MAX, "offset": i64::MIN, "message_epoch": -1});
         trace.push_str(&format!("{message}\n"));
     }
+    let beyond = json!({"index": u64::MAX, "time": 1, "process": 1, "type": "invoke", "f": "read"});
+    history.push_str(&format!("{beyond}\n"));
     std::fs::write(folder.history_path(), history).unwrap();
     std::fs::write(folder.trace_path("n1"), trace).unwrap();
     let html = rendered(&folder);
     assert!(!html.contains("panicked"));
+    assert!(text_of(&html).contains("out of range"));
     assert_eq!(unpacked(&html, "timeline-data").0["count"], 13);
     assert_eq!(unpacked(&html, "messages-data").0["count"], 3);
 }
