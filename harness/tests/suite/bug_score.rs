@@ -13,7 +13,8 @@ fn bugs_are_hunted_and_those_that_nobody_notices_stay_in_the_table() {
     let lab = Lab::new();
     let arguments = "bugs score ack-on-append B14 cluster-id-skip --seeds 15 --repetitions 2 \
                      --unmodified-seeds 3 --time 5 --interval 1 --jobs 2 --table out/score.md \
-                     --nemesis partition-random,kill --swarm off --shrink none";
+                     --nemesis partition-random,kill --swarm off --shrink none \
+                     --time-limit 30m";
     let outcome = lab.harness(&arguments.split_whitespace().collect::<Vec<_>>());
     let outcome = outcome.expect_code(0);
     let page = std::fs::read_to_string(lab.path().join("out/score.md")).unwrap();
