@@ -432,7 +432,7 @@ mod tests {
         let hunts = vec![caught("B67", 50, None)];
         let page_of_another = markdown(&score(hunts));
         assert!(
-            page_of_another.contains("| nobody: all nodes"),
+            page_of_another.contains("| nobody: only a swarm"),
             "{page_of_another}"
         );
         assert!(page.contains("seed 4: liveness/recovery"), "{page}");
