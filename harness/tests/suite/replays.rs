@@ -86,16 +86,17 @@ fn a_replay_injects_the_recorded_faults_and_tells_how_far_off_they_were() {
 fn what_came_to_nothing_stays_away_and_what_is_another_fault_is_named() {
     let lab = Lab::new();
     let schedule = r#"{"format_version":1,"faults":[
-      {"id":1,"trigger":{"at_ms":2500},"duration_ms":900,"fault":{"kind":"kill","targets":["n1"]}},
+      {"id":1,"trigger":{"at_ms":2500},"duration_ms":4000,"fault":{"kind":"kill","targets":["n1"]}},
       {"id":2,"trigger":{"at_ms":2900},"duration_ms":200,"fault":{"kind":"pause","targets":["n1"]}},
       {"id":3,"trigger":{"at_ms":3800},"duration_ms":200,"fault":{"kind":"pause","targets":["n2"]}}]}"#;
     let path = lab.write("faults.json", schedule);
     let path = path.to_string_lossy().into_owned();
-    let flags = ["run", "--nodes", "3", "--time", "3", "--schedule", &path];
+    let flags = ["run", "--nodes", "3", "--time", "5", "--schedule", &path];
     lab.harness(&flags).expect_code(0);
     let told = lab.harness(&["replay", "latest"]).expect_code(0).stdout;
     assert!(told.contains("same faults: 2 of 2"), "{told}");
-    // As if the recorded run had stopped n1 before it was killed: now it cannot.
+    // As if the recorded run had stopped n1 before it was killed: now it cannot, and is down for longer than a
+    // replay waits for it.
     let recorded = lab.latest().join("schedule.json");
     let changed = std::fs::read_to_string(&recorded).unwrap();
     let changed: Value = serde_json::from_str(&changed).unwrap();
