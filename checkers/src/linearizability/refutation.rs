@@ -2,7 +2,7 @@
 //! Never removes an update that could matter: it only weakens claims, so that what is left still proves
 //! the violation of the whole.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::certificate::{is_too_expensive, try_every_order};
 use super::level_order::Anchor;
@@ -16,7 +16,11 @@ use super::{Limits, Outcome};
 const ATTEMPT_LIMIT: u64 = 4_000;
 
 /// The same for an attempt by prices, each of which needs several rounds.
-const PRICED_ATTEMPT_LIMIT: u64 = 400_000;
+const PRICED_ATTEMPT_LIMIT: u64 = 100_000;
+
+/// How long all attempts by prices may take where there is a deadline at all. They explain few violations that
+/// nothing else explains, and whoever hunts through many seeds waits for each.
+const PRICED_TIME_LIMIT: Duration = Duration::from_millis(500);
 
 /// Configurations to spend on the last certain state. Of a history that is harder than that, the last one so far will
 /// do.
@@ -29,7 +33,7 @@ const STATES_LIMIT: u64 = 2_000;
 const TRIAL_BUDGET: u64 = 200_000;
 
 /// Steps that the trial of all orders at a price may take.
-const PRICED_TRIAL_BUDGET: u64 = 20_000_000;
+const PRICED_TRIAL_BUDGET: u64 = 2_000_000;
 
 /// Longest history that is reduced from its beginning, not from the last point where the state was
 /// certain.
@@ -106,6 +110,7 @@ pub fn refute<O: Object>(
     failed: u32,
     deadline: Option<Instant>,
 ) -> Refutation<O::State> {
+    let deadlines = Deadlines::new(deadline);
     let end = timeline
         .events()
         .iter()
@@ -122,12 +127,12 @@ pub fn refute<O: Object>(
         .and_then(|anchor| Window::new(object, &prefix, anchor, failed));
     if let Some(window) = &window {
         refutation.possible_states = window.states_before_the_end(deadline);
-        if object.is_told_from_certainty() && window.explain(&mut refutation, deadline) {
+        if object.is_told_from_certainty() && window.explain(&mut refutation, deadlines) {
             return refutation;
         }
     }
     let is_refuted = |weaker: &Timeline<O::Action>, by: By| {
-        let limits = by.limits(deadline);
+        let limits = by.limits(deadlines);
         match by {
             By::Searches => {
                 let outcome = object.decide(weaker, &limits);
@@ -143,7 +148,7 @@ pub fn refute<O: Object>(
     };
     if by != Some(By::Searches)
         && let Some(window) = &window
-        && window.explain(&mut refutation, deadline)
+        && window.explain(&mut refutation, deadlines)
     {
         return refutation;
     }
@@ -158,7 +163,7 @@ pub fn refute<O: Object>(
         let hard_count = core.iter().filter(|one| !one.is_optional).count();
         if hard_count <= WHOLE_CORE_MAX_COUNT || window.is_none() {
             let search = |alone: &Timeline<O::Action>| {
-                let limits = By::Prices.limits(deadline);
+                let limits = By::Prices.limits(deadlines);
                 object.search(alone, By::Prices.settings(&limits))
             };
             refutation.is_proved = prove(object, &prefix, &core, search);
@@ -168,9 +173,26 @@ pub fn refute<O: Object>(
     if !refutation.is_proved
         && let Some(window) = &window
     {
-        window.explain(&mut refutation, deadline);
+        window.explain(&mut refutation, deadlines);
     }
     refutation
+}
+
+/// Until when a violation is explained.
+#[derive(Debug, Clone, Copy)]
+struct Deadlines {
+    of_all: Option<Instant>,
+    of_prices: Option<Instant>,
+}
+
+impl Deadlines {
+    fn new(of_all: Option<Instant>) -> Self {
+        let soon = Instant::now().checked_add(PRICED_TIME_LIMIT);
+        Self {
+            of_all,
+            of_prices: of_all.map(|of_all| soon.map_or(of_all, |soon| soon.min(of_all))),
+        }
+    }
 }
 
 /// How it is found out whether what is left is still contradictory.
@@ -186,9 +208,12 @@ impl By {
     const ALL: [Self; 2] = [Self::Searches, Self::Prices];
 
     /// What an attempt may cost.
-    fn limits<'a>(self, deadline: Option<Instant>) -> Limits<'a> {
+    fn limits<'a>(self, deadlines: Deadlines) -> Limits<'a> {
         Limits {
-            deadline,
+            deadline: match self {
+                Self::Searches => deadlines.of_all,
+                Self::Prices => deadlines.of_prices,
+            },
             configuration_count: match self {
                 Self::Searches => ATTEMPT_LIMIT,
                 Self::Prices => PRICED_ATTEMPT_LIMIT,
@@ -338,9 +363,9 @@ impl<'a, O: Object> Window<'a, O> {
 
     /// Reduces the window to what contradicts the certain state. False, and nothing is changed, if that
     /// is no better than what is known.
-    fn explain(&self, refutation: &mut Refutation<O::State>, deadline: Option<Instant>) -> bool {
+    fn explain(&self, refutation: &mut Refutation<O::State>, deadlines: Deadlines) -> bool {
         let search = |weaker: &Timeline<O::Action>, by: By| {
-            let limits = by.limits(deadline);
+            let limits = by.limits(deadlines);
             self.search(weaker, by.settings(&limits))
         };
         let mut ways = By::ALL.into_iter();
@@ -349,7 +374,13 @@ impl<'a, O: Object> Window<'a, O> {
         };
         let object = self.started.specification;
         let is_refuted = |weaker: &Timeline<O::Action>| is_none(&search(weaker, by));
-        let core = reduce(object, &self.timeline, self.failed, is_refuted, deadline);
+        let core = reduce(
+            object,
+            &self.timeline,
+            self.failed,
+            is_refuted,
+            deadlines.of_all,
+        );
         let is_proved = prove(&self.started, &self.timeline, &core, |alone| {
             search(alone, By::Prices)
         });
@@ -510,7 +541,7 @@ mod tests {
         let timeline = visits(&values);
         let failed = 16 + 4 * 4;
         let register = Register { initial: 0 };
-        let limits = By::Prices.limits(None);
+        let limits = By::Prices.limits(Deadlines::new(None));
         let search =
             |weaker: &Timeline<Action>| register.search(weaker, By::Prices.settings(&limits));
         let is_refuted = |weaker: &Timeline<Action>| is_none(&search(weaker));
