@@ -8,6 +8,9 @@ use results::standstill::{STRAIN, Strain};
 use super::{NS_PER_MS, Runner};
 use crate::world::{ProcessorTime, World};
 
+/// What is over sooner was in time, however long nodes waited.
+const SPELL_MIN_NS: u64 = 500 * NS_PER_MS;
+
 /// What nodes had of the machine until some moment.
 #[derive(Debug)]
 pub(super) struct Measured {
@@ -51,8 +54,8 @@ fn strain(before: &Measured, after: &Measured) -> Option<Strain> {
         Some((waited_ns, ran_ns, node.clone()))
     };
     let (waited_ns, ran_ns, node) = after.times.iter().filter_map(since).max()?;
-    let is_strained = of_ns > 0 && 2 * waited_ns >= of_ns && waited_ns >= 4 * ran_ns;
-    is_strained.then(|| Strain {
+    let is_strained = of_ns >= SPELL_MIN_NS && 2 * waited_ns >= of_ns && waited_ns >= 4 * ran_ns;
+    is_strained.then_some(Strain {
         node,
         waited_ms: waited_ns / NS_PER_MS,
         of_ms: of_ns / NS_PER_MS,
@@ -87,5 +90,7 @@ mod tests {
         assert_eq!(told(&[("n1", 410, 620)]), None, "it is busy itself");
         assert_eq!(told(&[("n2", 5, 700)]), None, "it was started again");
         assert_eq!(strain(&before, &measured(0, &[])), None);
+        let short = measured(5, &[("n1", 10, 25)]);
+        assert_eq!(strain(&before, &short), None, "it was over at once");
     }
 }
