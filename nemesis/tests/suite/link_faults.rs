@@ -341,7 +341,7 @@ async fn bytes_per_second(mut opener: TcpStream, mut accepter: TcpStream) -> f64
 }
 
 /// To be run alone, on a quiet machine, with optimisation:
-/// `cargo test --release -p nemesis --test link_faults -- --ignored --nocapture`.
+/// `cargo test --release -p nemesis --test suite -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures speed, which says nothing on a busy machine or without optimisation"]
 async fn an_idle_link_costs_little() {
