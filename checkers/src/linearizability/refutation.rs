@@ -125,11 +125,18 @@ pub fn refute<O: Object>(
     };
     let window = last_certain(object, &prefix, failed, deadline)
         .and_then(|anchor| Window::new(object, &prefix, anchor, failed));
+    let has_window = window.is_some();
     if let Some(window) = &window {
         refutation.possible_states = window.states_before_the_end(deadline);
-        if object.is_told_from_certainty() && window.explain(&mut refutation, deadlines) {
-            return refutation;
-        }
+    }
+    // Tried once: it says the same each time.
+    let mut untried = window.as_ref();
+    let mut is_explained = |refutation: &mut _| {
+        let window = untried.take();
+        window.is_some_and(|window| window.explain(refutation, deadlines))
+    };
+    if object.is_told_from_certainty() && is_explained(&mut refutation) {
+        return refutation;
     }
     let is_refuted = |weaker: &Timeline<O::Action>, by: By| {
         let limits = by.limits(deadlines);
@@ -141,15 +148,12 @@ pub fn refute<O: Object>(
             By::Prices => is_none(&object.search(weaker, by.settings(&limits))),
         }
     };
-    let is_short = prefix.len() <= WHOLE_MAX_COUNT || window.is_none();
+    let is_short = prefix.len() <= WHOLE_MAX_COUNT || !has_window;
     let by = match is_short {
-        true => By::ALL.into_iter().find(|by| is_refuted(&prefix, *by)),
+        true => By::ways(&prefix).find(|by| is_refuted(&prefix, *by)),
         false => None,
     };
-    if by != Some(By::Searches)
-        && let Some(window) = &window
-        && window.explain(&mut refutation, deadlines)
-    {
+    if by != Some(By::Searches) && is_explained(&mut refutation) {
         return refutation;
     }
     if is_short {
@@ -161,7 +165,7 @@ pub fn refute<O: Object>(
             None => shown(object, &prefix, &as_it_is(&prefix)),
         };
         let hard_count = core.iter().filter(|one| !one.is_optional).count();
-        if hard_count <= WHOLE_CORE_MAX_COUNT || window.is_none() {
+        if hard_count <= WHOLE_CORE_MAX_COUNT || !has_window {
             let search = |alone: &Timeline<O::Action>| {
                 let limits = By::Prices.limits(deadlines);
                 object.search(alone, By::Prices.settings(&limits))
@@ -170,10 +174,8 @@ pub fn refute<O: Object>(
             refutation.core = core;
         }
     }
-    if !refutation.is_proved
-        && let Some(window) = &window
-    {
-        window.explain(&mut refutation, deadlines);
+    if !refutation.is_proved {
+        is_explained(&mut refutation);
     }
     refutation
 }
@@ -205,7 +207,12 @@ enum By {
 }
 
 impl By {
-    const ALL: [Self; 2] = [Self::Searches, Self::Prices];
+    /// Those that may tell something. Where every operation has an outcome, nothing has a price.
+    fn ways<A: Copy>(timeline: &Timeline<A>) -> impl Iterator<Item = Self> {
+        let has_unknown = timeline.events().len() < 2 * timeline.len();
+        let prices = has_unknown.then_some(Self::Prices);
+        std::iter::once(Self::Searches).chain(prices)
+    }
 
     /// What an attempt may cost.
     fn limits<'a>(self, deadlines: Deadlines) -> Limits<'a> {
@@ -368,7 +375,7 @@ impl<'a, O: Object> Window<'a, O> {
             let limits = by.limits(deadlines);
             self.search(weaker, by.settings(&limits))
         };
-        let mut ways = By::ALL.into_iter();
+        let mut ways = By::ways(&self.timeline);
         let Some(by) = ways.find(|by| is_none(&search(&self.timeline, *by))) else {
             return false;
         };
