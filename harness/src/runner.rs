@@ -419,9 +419,8 @@ impl<'a, W: World> Runner<'a, W> {
                 };
             }
         };
-        let view = self.world.view(None);
-        if let Some(at_ms) = awaits_nodes_ms(&fault, &resolution.action, &view, now_ns / NS_PER_MS)
-        {
+        let view = || self.world.view(None);
+        if let Some(at_ms) = awaits_nodes_ms(&fault, &resolution.action, view, now_ns / NS_PER_MS) {
             self.starting.remove(&id);
             self.awaiting.insert(id);
             self.timeline.postpone(id, at_ms);

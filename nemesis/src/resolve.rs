@@ -177,11 +177,9 @@ impl Resolver<'_> {
             self.view.least_voter_count(),
             budget.allowed_count()
         );
-        let is_there = |name: &String| {
-            !self.view.down.contains(name) || (can_be_down && self.view.damaged.contains_key(name))
+        let may_hit = |name: &String, budget: &FaultBudget| {
+            self.view.is_within_reach(name, can_be_down) && budget.may_hit(name, files)
         };
-        let may_hit =
-            |name: &String, budget: &FaultBudget| is_there(name) && budget.may_hit(name, files);
         if let Targets::One | Targets::Leader = targets {
             let leader = (*targets == Targets::Leader).then(|| self.leader());
             let view = self.view;

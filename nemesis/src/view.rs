@@ -64,6 +64,12 @@ impl ClusterView {
             .map_or(voter_count, |least| least.min(voter_count))
     }
 
+    /// Whether a fault can do anything to a node that needs it to run. A disk can be replaced while its node is
+    /// down because of it (`replaces_disks`), which is how such a node comes back.
+    pub fn is_within_reach(&self, node: &str, replaces_disks: bool) -> bool {
+        !self.down.contains(node) || (replaces_disks && self.damaged.contains_key(node))
+    }
+
     /// How much data may still be destroyed.
     pub fn budget(&self) -> FaultBudget {
         let mut budget = if self.is_changing {

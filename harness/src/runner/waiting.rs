@@ -23,18 +23,19 @@ const NODE_WAIT_MS: u64 = 3_000;
 pub(super) fn awaits_nodes_ms(
     fault: &ScheduledFault,
     action: &Action,
-    view: &ClusterView,
+    view: impl FnOnce() -> ClusterView,
     now_ms: u64,
 ) -> Option<u64> {
     let is_replayed = fault.recorded.is_some() && fault.trigger.on.is_none();
-    let is_there = |node: &String| {
-        let is_wipe = matches!(action, Action::Wipe { .. });
-        !view.down.contains(node) || (is_wipe && view.damaged.contains_key(node))
-    };
     let nodes = action.needs_running();
-    let waits = is_replayed && !nodes.is_empty() && !nodes.iter().any(is_there);
     let is_over = now_ms >= fault.trigger.at_ms + NODE_WAIT_MS;
-    (waits && !is_over).then_some(now_ms + NODE_LOOK_MS)
+    if !is_replayed || nodes.is_empty() || is_over {
+        return None;
+    }
+    let view = view();
+    let is_wipe = matches!(action, Action::Wipe { .. });
+    let is_there = |node: &String| view.is_within_reach(node, is_wipe);
+    (!nodes.iter().any(is_there)).then_some(now_ms + NODE_LOOK_MS)
 }
 
 /// Whether whom a fault hits depends on what only the nodes know.
@@ -88,12 +89,13 @@ mod tests {
         };
         let mut replayed = fault(r#""kind":"kill","targets":["n1"]"#);
         assert_eq!(
-            awaits_nodes_ms(&replayed, &kill(&["n1"]), &down, 1_000),
+            awaits_nodes_ms(&replayed, &kill(&["n1"]), || down.clone(), 1_000),
             None
         );
         let recorded = serde_json::json!({"at_ms": 1_000, "nodes": ["n1"]});
         replayed.recorded = Some(serde_json::from_value(recorded).unwrap());
-        let waits = |action: &Action, now_ms| awaits_nodes_ms(&replayed, action, &down, now_ms);
+        let waits =
+            |action: &Action, now_ms| awaits_nodes_ms(&replayed, action, || down.clone(), now_ms);
         assert_eq!(waits(&kill(&["n1"]), 1_000), Some(1_005));
         assert_eq!(waits(&kill(&["n1"]), 4_000), None, "it is skipped then");
         assert_eq!(waits(&kill(&["n1", "n2"]), 1_000), None);
