@@ -423,6 +423,12 @@ impl Request {
             Self::ApiVersions(request) => &request.cluster_id,
         }
     }
+
+    /// Whether it is asked in the name of another cluster than this one, whose nodes may have the same ids. An absent
+    /// name is accepted, as in Kafka (KAFKA-12440).
+    pub fn is_for_another_cluster(&self, cluster_id: &str) -> bool {
+        !self.cluster_id().is_empty() && self.cluster_id() != cluster_id
+    }
 }
 
 /// Any answer of a replica.

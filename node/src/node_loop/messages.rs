@@ -37,8 +37,7 @@ impl Askers {
         correlation: Option<Correlation>,
         request: &Request,
     ) -> TraceEvent {
-        // Nodes of another cluster may have the same ids.
-        let is_foreign = ![&*self.cluster_id, ""].contains(&request.cluster_id());
+        let is_foreign = request.is_for_another_cluster(&self.cluster_id);
         let from = match sender(request) {
             _ if is_foreign => Party::Stranger,
             Some(node) => Party::Replica(node),

@@ -16,9 +16,7 @@ use crate::voters::VersionRange;
 
 impl Replica {
     pub(super) fn on_request(&mut self, ticket: Ticket, request: Box<Request>) {
-        let cluster_id = request.cluster_id();
-        // An absent id is accepted, as in Kafka (KAFKA-12440).
-        let foreign = !cluster_id.is_empty() && cluster_id != self.configuration.cluster_id;
+        let foreign = request.is_for_another_cluster(&self.configuration.cluster_id);
         if foreign && !self.configuration.has(Bug::ClusterIdSkip) {
             // Says nothing about this cluster's epochs, which mean nothing in the sender's.
             let refusal = refusal(&request, ErrorCode::InconsistentClusterId, None, Epoch(0));

@@ -5,13 +5,12 @@
 //! Until all of a request is there it counts for nothing: whoever sends half of one holds a place only
 //! for as long as nobody else wants it, wherever the request goes to.
 
-mod begun;
 mod short_way;
 mod whole_request;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, Cursor};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +26,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, join};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -34,7 +34,6 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, Stage, Worth};
 use super::http::Front;
-use begun::Begun;
 
 /// Where peers ask. Connections that are used for it are the last to go.
 pub(super) const PEER_PATHS: &str = "/raft/";
@@ -310,9 +309,12 @@ impl Connections {
                 answer
             }
         });
+        // What was read already comes first.
+        let (rest, answers) = stream.split();
+        let requests = Cursor::new(beginning).chain(rest);
         let conversation = http1::Builder::new()
             .max_header_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(Begun::new(beginning, stream)), service);
+            .serve_connection(TokioIo::new(join(requests, answers)), service);
         let mut conversation = pin!(conversation);
         loop {
             tokio::select! {

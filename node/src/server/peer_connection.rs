@@ -10,6 +10,8 @@ use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::wire;
+
 /// Longest head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
@@ -160,8 +162,7 @@ impl Head {
         let mut stays_open = response.version == Some(1);
         for header in response.headers.iter() {
             if header.name.eq_ignore_ascii_case("content-length") {
-                let length = str::from_utf8(header.value).ok();
-                let length = length.and_then(|length| length.parse().ok());
+                let length = wire::content_length(header.value);
                 if body_bytes.is_some() || length.is_none() {
                     return Err(AnswerError::Unframed);
                 }
@@ -209,6 +210,7 @@ mod tests {
             "",
             "content-length: 3\r\ncontent-length: 3\r\n",
             "content-length: -3\r\n",
+            "content-length: +3\r\n",
             "content-length: 3\r\ntransfer-encoding: chunked\r\n",
         ] {
             let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n");

@@ -26,6 +26,13 @@ pub fn correlation(headers: &HeaderMap) -> Option<Correlation> {
     correlation_of(headers.get(CORRELATION_HEADER)?.to_str().ok()?)
 }
 
+/// The length of a body, as its header gives it: digits and nothing else (RFC 9112, 6.3).
+pub(crate) fn content_length(value: &[u8]) -> Option<usize> {
+    let digits = str::from_utf8(value).ok()?;
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
 /// The name of a request, as its header gives it.
 pub(crate) fn correlation_of(text: &str) -> Option<Correlation> {
     text.parse().ok().map(Correlation)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::machine::Kind;
 use crate::raft::Correlation;
-use crate::server::wire;
+use crate::server::wire::{self, RequestKind};
 
 /// How many headers such a request has at most.
 const MAX_HEADER_COUNT: usize = 24;
@@ -58,12 +58,10 @@ impl<'a> WholeRequest<'a> {
         for header in request.headers.iter() {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             if is("content-length") {
-                let digits = str::from_utf8(header.value).ok()?;
-                let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
-                if length.is_some() || !is_number {
+                if length.is_some() {
                     return None;
                 }
-                length = Some(digits.parse().ok()?);
+                length = Some(wire::content_length(header.value)?);
             } else if NOT_PLAIN.into_iter().any(is) {
                 return None;
             } else {
@@ -97,7 +95,7 @@ impl<'a> WholeRequest<'a> {
 }
 
 fn asked<'a>(method: &str, target: &'a str) -> Option<Asked<'a>> {
-    if target == "/raft/fetch" {
+    if target == RequestKind::Fetch.path() {
         return (method == "POST").then_some(Asked::Fetch);
     }
     let (kind, key) = target.strip_prefix('/')?.split_once('/')?;
