@@ -12,18 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Far longer than anything takes, so that only a hang reaches it.
-const HANG: Duration = Duration::from_secs(30);
-/// Long enough that bytes which were going to arrive would have.
-const QUIET: Duration = Duration::from_millis(150);
+use crate::ends::{QUIET, expect, expect_reset, expect_silence, within};
+
 const SEED: u64 = 5;
 
 fn there() -> Vec<(String, String)> {
     vec![("n1".into(), "n2".into())]
-}
-
-async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(HANG, future).await.expect("this hangs")
 }
 
 /// The links, and a listener that stands for node n2.
@@ -43,22 +37,6 @@ async fn connected(links: &Links, n2: &TcpListener) -> (TcpStream, TcpStream) {
     let opener = dial(links).await.unwrap();
     let (accepter, _) = within(n2.accept()).await.unwrap();
     (opener, accepter)
-}
-
-async fn expect(stream: &mut TcpStream, expected: &[u8]) {
-    let mut received = vec![0; expected.len()];
-    within(stream.read_exact(&mut received)).await.unwrap();
-    assert!(received == expected, "the bytes differ");
-}
-
-async fn expect_reset(stream: &mut TcpStream) {
-    let error = within(stream.read(&mut [0])).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-}
-
-async fn expect_silence(stream: &mut TcpStream) {
-    let read = timeout(QUIET, stream.read_u8()).await;
-    assert!(read.is_err(), "something arrived: {read:?}");
 }
 
 #[tokio::test]

@@ -13,10 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// Far longer than anything takes, so that only a hang reaches it.
-const HANG: Duration = Duration::from_secs(30);
-/// Long enough that bytes which were going to arrive would have.
-const QUIET: Duration = Duration::from_millis(150);
+use crate::ends::{HANG, QUIET, expect, expect_reset, expect_silence, within};
 
 fn nodes() -> Vec<String> {
     ["n1", "n2", "n3"].map(str::to_owned).to_vec()
@@ -32,10 +29,6 @@ fn random_bytes(seed: u64, count: usize) -> Vec<u8> {
         .flat_map(|number| draws.draw(0, number).to_le_bytes())
         .take(count)
         .collect()
-}
-
-async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(HANG, future).await.expect("this hangs")
 }
 
 /// The links, and a listener that stands for node n2.
@@ -63,24 +56,8 @@ async fn connected(links: &Links, n2: &TcpListener) -> (TcpStream, TcpStream) {
     (opener, accepter)
 }
 
-async fn expect(stream: &mut TcpStream, expected: &[u8]) {
-    let mut received = vec![0; expected.len()];
-    within(stream.read_exact(&mut received)).await.unwrap();
-    assert!(received == expected, "the bytes differ");
-}
-
-async fn expect_silence(stream: &mut TcpStream) {
-    let read = timeout(QUIET, stream.read_u8()).await;
-    assert!(read.is_err(), "something arrived: {read:?}");
-}
-
 async fn expect_end(stream: &mut TcpStream) {
     assert_eq!(within(stream.read(&mut [0])).await.unwrap(), 0);
-}
-
-async fn expect_reset(stream: &mut TcpStream) {
-    let error = within(stream.read(&mut [0])).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

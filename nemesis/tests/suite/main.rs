@@ -6,6 +6,7 @@
 )]
 
 mod client_links;
+mod ends;
 mod link_faults;
 mod links;
 mod processes;

@@ -5,7 +5,7 @@ use results::trace::{Message, Role, TraceDetail, TraceEvent};
 use results::verdict::Validity;
 
 use crate::epoch_history::cluster::Shape;
-use crate::epoch_history::{judge, last, must_flag_in};
+use crate::epoch_history::{is_election, judge, last, must_flag_in};
 
 fn sent(event: &TraceEvent) -> Option<&Message> {
     match &event.detail {
@@ -115,16 +115,7 @@ fn a_vote_for_a_shorter_log_is_flagged() {
 #[test]
 fn a_leader_without_the_votes_of_a_majority_is_flagged() {
     must_flag_in(Shape::Full, "M3", |trace| {
-        let elected = |event: &TraceEvent| {
-            matches!(
-                event.detail,
-                TraceDetail::RoleChange {
-                    role: Role::Leader,
-                    ..
-                }
-            )
-        };
-        let Some(place) = last(trace, elected) else {
+        let Some(place) = last(trace, is_election) else {
             return false;
         };
         let leader = trace[place].clone();
@@ -255,16 +246,7 @@ fn a_read_from_a_state_that_lacks_or_exceeds_what_is_committed_is_flagged() {
 #[test]
 fn a_read_answered_before_the_leader_has_committed_is_flagged() {
     must_flag_in(Shape::Full, "M6", |trace| {
-        let elected = |event: &TraceEvent| {
-            matches!(
-                event.detail,
-                TraceDetail::RoleChange {
-                    role: Role::Leader,
-                    ..
-                }
-            )
-        };
-        let Some(place) = last(trace, elected) else {
+        let Some(place) = last(trace, is_election) else {
             return false;
         };
         let mut event = trace[place].clone();

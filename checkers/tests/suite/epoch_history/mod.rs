@@ -77,6 +77,17 @@ pub(crate) fn must_flag_in(
     panic!("the mutation applied to {flagged} traces only");
 }
 
+/// Whether a node tells that it leads.
+pub(crate) fn is_election(event: &TraceEvent) -> bool {
+    matches!(
+        event.detail,
+        TraceDetail::RoleChange {
+            role: Role::Leader,
+            ..
+        }
+    )
+}
+
 pub(crate) fn last(trace: &[TraceEvent], wanted: impl Fn(&TraceEvent) -> bool) -> Option<usize> {
     trace.iter().rposition(wanted)
 }

@@ -6,7 +6,7 @@ use results::verdict::{CheckerResult, Validity};
 
 use crate::epoch_history::cluster::Shape;
 use crate::epoch_history::replica::name;
-use crate::epoch_history::{judge, last, must_flag_in};
+use crate::epoch_history::{is_election, judge, last, must_flag_in};
 
 fn changes_voters(event: &TraceEvent) -> bool {
     matches!(event.detail, TraceDetail::VotersAppended { .. })
@@ -118,16 +118,7 @@ fn a_second_change_before_the_first_is_committed_is_flagged() {
 #[test]
 fn a_change_by_a_leader_that_has_not_committed_yet_is_flagged() {
     must_flag_in(Shape::Full, "K1", |trace| {
-        let elected = |event: &TraceEvent| {
-            matches!(
-                event.detail,
-                TraceDetail::RoleChange {
-                    role: Role::Leader,
-                    ..
-                }
-            )
-        };
-        let Some(place) = last(trace, elected) else {
+        let Some(place) = last(trace, is_election) else {
             return false;
         };
         let mut event = trace[place].clone();
