@@ -117,23 +117,19 @@ fn of_message(cluster: &Cluster, place: usize, in_transit: &InTransit, choices: 
     let discovery = cluster.is_discovery(in_transit);
     if discovery {
         // Whom it was sent to was drawn; whoever it arrives at could have been drawn.
-        let is_known = |member: &usize| {
-            let is_asked = *member < cluster.voter_count || *member == message.to;
-            is_asked && *member != message.from && !cluster.follows(message.from, *member)
+        let listed = match cluster.members.len() > cluster.voter_count {
+            true => cluster.voters_of(message.from).voters,
+            false => Vec::new(),
         };
-        let mut known: Vec<_> = (0..cluster.members.len()).filter(is_known).collect();
-        if cluster.members.len() > cluster.voter_count {
-            let listed = cluster.voters_of(message.from).voters;
-            let listed = listed.into_iter().map(index_of);
-            let more = listed.filter(|member| *member >= cluster.voter_count);
-            known.extend(more.filter(|member| {
-                *member != message.from && !cluster.follows(message.from, *member)
-            }));
-            known.sort_unstable();
-            known.dedup();
-        }
-        let known = known.into_iter();
-        choices.extend(known.map(|member| Choice::Deliver { place, member }));
+        let is_known = |member: &usize| {
+            *member < cluster.voter_count
+                || *member == message.to
+                || listed.contains(&id_of(*member))
+        };
+        let is_drawn =
+            |member: &usize| *member != message.from && !cluster.follows(message.from, *member);
+        let drawn = (0..cluster.members.len()).filter(is_known).filter(is_drawn);
+        choices.extend(drawn.map(|member| Choice::Deliver { place, member }));
         return;
     }
     let member = message.to;

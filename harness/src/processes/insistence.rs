@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::faults::HELD_LOOK;
 
-/// How long a node may take to answer that runs and is not stopped. A slow disk lets a node answer only after
-/// many syncs, each of which another fault may have made longer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// How long a node may take to answer that runs and is not stopped, or has just been started. A slow disk lets a
+/// node answer only after many syncs, each of which another fault may have made longer.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// How often it is asked at least: time in which the whole machine stood still is no time that it had.
 const ATTEMPTS_MIN: u32 = 5;
 
@@ -39,7 +39,13 @@ impl Patience {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// Notes that it was asked once more, in vain.
+    pub(super) fn has_tried(&mut self) {
+        self.attempt_count += 1;
+    }
+
+    /// Whether none is left.
+    pub(super) fn is_over(&self) -> bool {
         self.attempt_count >= ATTEMPTS_MIN && Instant::now() >= self.limit
     }
 }
@@ -57,7 +63,7 @@ impl Cluster {
         patience: &mut Patience,
         problem: String,
     ) -> Result<Next, String> {
-        patience.attempt_count += 1;
+        patience.has_tried();
         let mut slot = self.slot(node)?.lock().await;
         if slot.notice_end() {
             self.set_address(node, None);

@@ -17,12 +17,8 @@ use nemesis::fault::DiskFault;
 use results::manifest::{ClusterOptions, NodeTimers};
 use tokio::time::{Instant, sleep};
 
+use super::insistence::{ANSWER_LIMIT, Patience};
 use super::spawner::Spawner;
-
-/// How long a node may take until it answers on its control socket.
-const READY_LIMIT: Duration = Duration::from_secs(20);
-/// How often it is asked at least until then: time in which the whole machine stood still is no time that it had.
-const READY_ATTEMPTS_MIN: u32 = 5;
 
 /// How nodes are started.
 #[derive(Debug, Clone)]
@@ -214,7 +210,7 @@ impl NodeSettings {
             .stderr(Stdio::from(log))
             .process_group(0);
         let mut child = spawner.spawn(command).await.map_err(problem)?;
-        let limit = Instant::now() + READY_LIMIT;
+        let limit = Instant::now() + ANSWER_LIMIT;
         loop {
             match child.try_wait().map_err(problem)? {
                 Some(status) if status.success() => return Ok(()),
@@ -296,10 +292,8 @@ impl NodeSettings {
     }
 
     async fn await_ready(&self, child: &mut Child, control: &ControlClient) -> Result<u16, String> {
-        let limit = Instant::now() + READY_LIMIT;
-        let mut attempt_count = 0;
+        let mut patience = Patience::new();
         loop {
-            attempt_count += 1;
             if let Ok(status) = control.status().await {
                 return Ok(status.http_port);
             }
@@ -310,11 +304,12 @@ impl NodeSettings {
                     self.epitaph(status)
                 ));
             }
-            if Instant::now() >= limit && attempt_count >= READY_ATTEMPTS_MIN {
+            patience.has_tried();
+            if patience.is_over() {
                 return Err(format!(
                     "{} did not answer within {} s: {}",
                     self.name,
-                    READY_LIMIT.as_secs(),
+                    ANSWER_LIMIT.as_secs(),
                     self.last_words()
                 ));
             }

@@ -153,10 +153,14 @@ impl Book {
     /// and those of which a replica that votes is gone. As a node does not start with any damage, nobody gets
     /// at what else is on its disk: it lacks everything.
     fn without_data(&self) -> impl Iterator<Item = (String, BTreeSet<Files>)> {
-        let doomed = self.doomed.values().flatten().map(String::as_str);
-        let damaged = self.damaged.iter().map(String::as_str);
-        let nodes = self.lost_voters().chain(damaged).chain(doomed);
+        let nodes = self.lost_voters().chain(self.destroyed());
         nodes.map(|node| (node.to_owned(), BTreeSet::from([Files::All])))
+    }
+
+    /// The nodes of which data was destroyed, or is just being destroyed.
+    fn destroyed(&self) -> impl Iterator<Item = &str> {
+        let doomed = self.doomed.values().flatten();
+        self.damaged.iter().chain(doomed).map(String::as_str)
     }
 
     /// A fault is about to destroy data of these nodes. To be told before it begins: what is decided
@@ -184,12 +188,7 @@ impl Book {
     }
 
     fn never_answers(&self, voter: &Member) -> bool {
-        let is_doomed = self
-            .doomed
-            .values()
-            .flatten()
-            .any(|node| *node == voter.node);
-        is_doomed || self.damaged.contains(&voter.node) || self.lost.contains_key(voter)
+        self.lost.contains_key(voter) || self.destroyed().any(|node| node == voter.node)
     }
 
     /// A fault begins to change the voters.
