@@ -133,9 +133,7 @@ fn is_destructive(fault: &ScheduledFault) -> bool {
 
 /// What a fault destroyed, or may have; `None` if it surely destroyed nothing.
 fn destruction(fault: &ScheduledFault) -> Option<String> {
-    let nodes = fault.resolved.as_ref()?.targets.get("nodes");
-    let nodes = nodes.and_then(Value::as_array).into_iter().flatten();
-    let nodes: Vec<&str> = nodes.filter_map(Value::as_str).collect();
+    let nodes: Vec<&str> = fault.resolved.as_ref()?.nodes().collect();
     let damaged: Vec<&str> = fault.damaged_nodes().collect();
     let is_hit = |node: &&str| damaged.contains(node) || fault.has_replaced_disk_of(node);
     let mut hit: Vec<&str> = nodes.iter().copied().filter(is_hit).collect();
@@ -160,9 +158,7 @@ fn owes_an_end(fault: &ScheduledFault) -> bool {
 }
 
 pub(crate) fn is_hit(fault: &ScheduledFault, node: &str) -> bool {
-    let resolved = fault.resolved.as_ref();
-    let nodes = resolved.and_then(|it| it.targets.get("nodes")?.as_array());
-    let mut nodes = nodes.into_iter().flatten();
+    let mut nodes = fault.resolved.iter().flat_map(|resolved| resolved.nodes());
     nodes.any(|hit| hit == node)
 }
 

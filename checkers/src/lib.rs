@@ -131,13 +131,9 @@ fn combine(
         stats::check(&recording.history, options.minimum_ok_count)
     });
     run("nemesis", &|| {
-        let standstills = recording.history.iter().filter_map(Standstill::of);
-        let standstills: Vec<Standstill> = standstills.collect();
-        nemesis::check(
-            &recording.schedule,
-            &recording.manifest.options,
-            &standstills,
-        )
+        let standstills = Standstill::all(&recording.history);
+        let options = &recording.manifest.options;
+        nemesis::check(&recording.schedule, options, &standstills)
     });
     run("liveness", &|| {
         liveness::check(

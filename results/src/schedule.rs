@@ -99,6 +99,14 @@ pub struct ScheduledFault {
     pub effect: Map<String, Value>,
 }
 
+impl ResolvedFault {
+    /// The nodes that it names as its targets, if it is of a kind that has nodes for targets.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.targets.get("nodes").and_then(Value::as_array);
+        nodes.into_iter().flatten().filter_map(Value::as_str)
+    }
+}
+
 /// End of the names of effects that say how many durable bytes of a node were destroyed:
 /// `n2_damaged_bytes`.
 const DAMAGED_BYTES: &str = "_damaged_bytes";
@@ -172,6 +180,16 @@ mod tests {
         .unwrap();
         assert_eq!(fault.damaged_nodes().collect::<Vec<_>>(), ["n2"]);
         assert_eq!(damaged_bytes_of("n2"), "n2_damaged_bytes");
+    }
+
+    #[test]
+    fn the_nodes_of_a_fault_are_those_it_names() {
+        let nodes = |text: &str| {
+            let resolved: ResolvedFault = serde_json::from_str(text).unwrap();
+            resolved.nodes().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(r#"{"at_ms":3,"nodes":["n1",2,"n3"]}"#), ["n1", "n3"]);
+        assert!(nodes(r#"{"at_ms":3,"cut":[["n1","n3"]]}"#).is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Owns how a history tells that the machine stood still, so that whatever was due meanwhile came late.
-//! Never says why it did.
+//! Owns how a history tells of the machine: that it stood still, so that whatever was due meanwhile came late, or was
+//! too busy to let nodes run.
+//! Never says why it was.
 
 use std::fmt;
 
@@ -31,6 +32,11 @@ impl Standstill {
             until_ns,
             lasted_ms,
         })
+    }
+
+    /// All that a history tells of.
+    pub fn all(history: &[Operation]) -> Vec<Self> {
+        history.iter().filter_map(Self::of).collect()
     }
 
     /// The value of the line that tells of it at its end.

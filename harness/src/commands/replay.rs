@@ -287,8 +287,10 @@ pub(super) fn same_outcome(original: &Verdict, repeated: &Verdict) -> bool {
 
 fn compared_faults(replay: &RunFolder) -> anyhow::Result<Option<Replayed>> {
     let history: Vec<Operation> = results::json_lines::read(&replay.history_path())?;
-    let standstills: Vec<Standstill> = history.iter().filter_map(Standstill::of).collect();
-    Ok(replayed::compare(&replay.schedule()?, &standstills))
+    Ok(replayed::compare(
+        &replay.schedule()?,
+        &Standstill::all(&history),
+    ))
 }
 
 /// How the outcome of replay `number` of `times` compares with that of the run it repeats.

@@ -55,16 +55,19 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         false => String::new(),
     };
     let violated_at_ns = verdict.as_ref().and_then(story::violated_at_ns);
-    let steps = match violated_at_ns {
+    // The traces are large, and only a violation needs them.
+    let (history, steps): (Vec<Operation>, String) = match violated_at_ns {
         Some(at_ns) => {
-            let trace = folder.recording()?.trace;
-            format!("\n\n{}", story::story(&trace, &schedule, at_ns))
+            let recording = folder.recording()?;
+            let steps = story::story(&recording.trace, &schedule, at_ns);
+            (recording.history, format!("\n\n{steps}"))
         }
-        None => String::new(),
+        None => (
+            results::json_lines::read(&folder.history_path())?,
+            String::new(),
+        ),
     };
-    let history: Vec<Operation> = results::json_lines::read(&folder.history_path())?;
-    let standstills: Vec<Standstill> = history.iter().filter_map(Standstill::of).collect();
-    let stood = standstill::told(&standstills);
+    let stood = standstill::told(&Standstill::all(&history));
     let stood = stood.map_or_else(String::new, |stood| format!("\nnote:    {stood}"));
     announce::print(&format!(
         "{judged}{stopped}{stood}{steps}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",

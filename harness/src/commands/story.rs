@@ -56,12 +56,7 @@ fn faults(schedule: &Schedule) -> Vec<(u64, String)> {
             continue;
         };
         let kind = fault.fault.kind.escape_debug();
-        let nodes = resolved.targets.get("nodes").and_then(|it| it.as_array());
-        let nodes: Vec<&str> = nodes
-            .into_iter()
-            .flatten()
-            .filter_map(|it| it.as_str())
-            .collect();
+        let nodes: Vec<&str> = resolved.nodes().collect();
         let nodes = match nodes.as_slice() {
             [] => String::new(),
             nodes => format!(" of {}", nodes.join(", ")),

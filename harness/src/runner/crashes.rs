@@ -16,8 +16,8 @@ pub(super) fn told(
     let is_of_its_disk = |id: &&u64| {
         let fault = schedule.faults.iter().find(|fault| fault.id == **id);
         let disk = fault.filter(|fault| fault.fault.kind == "disk");
-        let nodes = disk.and_then(|disk| disk.resolved.as_ref()?.targets.get("nodes")?.as_array());
-        nodes.is_some_and(|nodes| nodes.iter().any(|hit| hit == node))
+        let resolved = disk.and_then(|disk| disk.resolved.as_ref());
+        resolved.is_some_and(|resolved| resolved.nodes().any(|hit| hit == node))
     };
     match under_way.iter().find(is_of_its_disk) {
         Some(id) => format!("node {node} stopped: its disk fails (fault {id})"),

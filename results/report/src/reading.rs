@@ -210,13 +210,7 @@ fn kills_of(node: &str, faults: &[ScheduledFault]) -> Vec<u64> {
         .filter(|fault| fault.fault.kind == "kill" && fault.outcome != Some(FaultOutcome::Skipped));
     kills
         .filter_map(|fault| fault.resolved.as_ref())
-        .filter(|resolved| {
-            let targets = resolved
-                .targets
-                .get("nodes")
-                .and_then(|nodes| nodes.as_array());
-            targets.is_some_and(|nodes| nodes.iter().any(|target| target == node))
-        })
+        .filter(|resolved| resolved.nodes().any(|target| target == node))
         .map(|resolved| resolved.at_ms.saturating_mul(1_000_000))
         .collect()
 }
