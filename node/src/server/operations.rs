@@ -7,7 +7,7 @@ use std::fmt;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -26,6 +26,22 @@ const REQUEST_HEADER: &str = "x-request-id";
 
 /// All headers that say anything of an operation.
 pub(super) const STAMP_HEADERS: [&str; 2] = [CLIENT_HEADER, REQUEST_HEADER];
+
+/// Where the objects of each kind are: what their paths begin with.
+pub(super) const OBJECT_PATHS: [(&str, Kind); 4] = [
+    ("registers", Kind::Register),
+    ("lists", Kind::List),
+    ("sets", Kind::Set),
+    ("counters", Kind::Counter),
+];
+
+/// How a register is set, or another object added to.
+pub(super) fn method_of_change(kind: Kind) -> Method {
+    match kind {
+        Kind::Register => Method::PUT,
+        Kind::List | Kind::Set | Kind::Counter => Method::POST,
+    }
+}
 
 /// The key in a path, or what is wrong with it.
 #[derive(Debug)]

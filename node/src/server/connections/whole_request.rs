@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::machine::Kind;
 use crate::raft::Correlation;
+use crate::server::operations::{OBJECT_PATHS, method_of_change};
 use crate::server::wire::{self, RequestKind};
 
 /// How many headers such a request has at most.
@@ -98,14 +99,8 @@ fn asked<'a>(method: &str, target: &'a str) -> Option<Asked<'a>> {
     if target == RequestKind::Fetch.path() {
         return (method == "POST").then_some(Asked::Fetch);
     }
-    let (kind, key) = target.strip_prefix('/')?.split_once('/')?;
-    let (kind, changed_by) = match kind {
-        "registers" => (Kind::Register, "PUT"),
-        "lists" => (Kind::List, "POST"),
-        "sets" => (Kind::Set, "POST"),
-        "counters" => (Kind::Counter, "POST"),
-        _ => return None,
-    };
+    let (name, key) = target.strip_prefix('/')?.split_once('/')?;
+    let (_, kind) = OBJECT_PATHS.into_iter().find(|(known, _)| *known == name)?;
     // What needs no decoding, and has no query behind it.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     if key.is_empty() || !key.bytes().all(is_plain) {
@@ -113,7 +108,7 @@ fn asked<'a>(method: &str, target: &'a str) -> Option<Asked<'a>> {
     }
     match method {
         "GET" => Some(Asked::Read(kind, key)),
-        _ if method == changed_by => Some(Asked::Change(kind, key)),
+        _ if method_of_change(kind) == method => Some(Asked::Change(kind, key)),
         _ => None,
     }
 }
