@@ -186,7 +186,7 @@ enum Turn {
 }
 
 /// Most configurations between two looks at the limits.
-const LOOK_EVERY: u64 = 1 << 14;
+pub(super) const LOOK_EVERY: u64 = 1 << 14;
 
 fn compete<M: Model, const W: usize, const C: usize>(
     levels: &Levels<'_, M::Action>,

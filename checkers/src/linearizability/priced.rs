@@ -14,7 +14,7 @@ use super::certificate::Charge;
 use super::compiled::Model;
 use super::configuration::{Configuration, Due, Ground, Mistake, Move};
 use super::levels::Levels;
-use super::portfolio::{Searched, Settings, exceeded, order_along};
+use super::portfolio::{LOOK_EVERY, Searched, Settings, exceeded, order_along};
 use super::prices::{Haggling, Objection, Prices};
 use super::timeline::NEVER;
 
@@ -32,7 +32,9 @@ pub(super) fn search<M: Model, const W: usize, const C: usize>(
         let prices = haggling.prices(&levels.optional);
         let mut cheapest = Cheapest::<M, W>::new(levels, model, &prices, settings.mistake);
         let ended = loop {
-            if let Some(ended) = cheapest.go_on(model) {
+            let spent = visited_count + cheapest.visited_count;
+            let left = settings.limits.configuration_count.saturating_sub(spent);
+            if let Some(ended) = cheapest.go_on(model, left.min(LOOK_EVERY)) {
                 break Ok(ended);
             }
             let spent = visited_count + cheapest.visited_count;
@@ -111,6 +113,8 @@ struct Cheapest<'a, 'b, M: Model, const W: usize> {
     ground: Ground<'a, 'b, M, W>,
     prices: &'a Prices,
     here: Antichain<W, 1>,
+    /// The next configuration of this level to go on from: there can be more in one than memory holds.
+    place: usize,
     next: Antichain<W, 1>,
     passing: Vec<(Configuration<W, 1>, u32)>,
     links: Vec<Link>,
@@ -128,6 +132,7 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
             ground: Ground::new(levels, model, mistake),
             prices,
             here: Antichain::new(Account::Price),
+            place: 0,
             next: Antichain::new(Account::Price),
             passing: Vec::new(),
             links: Vec::new(),
@@ -145,18 +150,23 @@ impl<'a, 'b, M: Model, const W: usize> Cheapest<'a, 'b, M, W> {
 
     fn memory_bytes(&self) -> u64 {
         let links = self.links.capacity() * size_of::<Link>();
-        self.here.memory_bytes() + self.next.memory_bytes() + links as u64
+        let passing = self.passing.capacity() * size_of::<(Configuration<W, 1>, u32)>();
+        self.here.memory_bytes() + self.next.memory_bytes() + (links + passing) as u64
     }
 
-    /// Passes one level. Says how it ended, if it has.
-    fn go_on(&mut self, model: &mut M) -> Option<Way> {
-        let mut place = 0;
-        while place < self.here.len() {
-            if let Some((configuration, link)) = self.here.get(place) {
+    /// Passes one level, or visits as many configurations as are allowed. Says how it ended, if it has.
+    fn go_on(&mut self, model: &mut M, allowance: u64) -> Option<Way> {
+        let until = self.visited_count + allowance;
+        while self.place < self.here.len() {
+            if self.visited_count >= until {
+                return None;
+            }
+            if let Some((configuration, link)) = self.here.get(self.place) {
                 self.expand(model, &configuration, link);
             }
-            place += 1;
+            self.place += 1;
         }
+        self.place = 0;
         if self.passing.is_empty() {
             return Some(Way::TooExpensive);
         }

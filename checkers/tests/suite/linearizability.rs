@@ -1,9 +1,12 @@
 //! Owns tests of the search on histories that are too large to try every order.
 //! Never uses anything of the search but its public function.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use checkers::histories::{Format, Model, Options, judge, read};
 use checkers::linearizability::{Action, Limit, Limits, Operation, Outcome, search};
+use results::verdict::Validity;
 
 #[test]
 fn wide_histories_use_more_words_and_keep_their_verdict() {
@@ -78,5 +81,35 @@ fn every_limit_ends_the_search_and_names_itself() {
             ..Limits::default()
         }),
         Limit::Configurations
+    );
+}
+
+/// With distinct powers of two that each may have been added or not, one moment has 2^40 states.
+#[test]
+fn a_moment_with_more_states_than_memory_holds_ends_in_unknown() {
+    let adds = (0..40).map(|process| {
+        let value = 1_u64 << process;
+        format!(r#"{{"process":{process},"type":"invoke","f":"add","value":{value}}}"#)
+    });
+    let reading = ["invoke", "ok"].map(|kind| {
+        let value = if kind == "ok" { "-1" } else { "null" };
+        format!(r#"{{"process":99,"type":"{kind}","f":"read","value":{value}}}"#)
+    });
+    let mut text = String::new();
+    for (index, line) in adds.chain(reading).enumerate() {
+        let rest = &line[1..];
+        writeln!(text, r#"{{"index":{index},"time":{index},{rest}"#).unwrap();
+    }
+    let options = Options {
+        memory_limit_bytes: 20 << 20,
+        ..Options::new(Model::Counter)
+    };
+    let history = read(text.as_bytes(), Some(Format::JsonLines), false).unwrap();
+    let report = judge(history, &options).unwrap();
+    assert_eq!(report.valid, Validity::Unknown, "{}", report.summary);
+    assert!(
+        report.summary.contains("memory limit"),
+        "{}",
+        report.summary
     );
 }
