@@ -2,6 +2,7 @@
 //! Never trusts an event: whether the claims hold together is for the checkers to decide.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,20 @@ pub enum Role {
     Follower,
     /// Gave up leadership of its epoch.
     Resigned,
+}
+
+impl fmt::Display for Role {
+    /// As in the trace.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Unattached => "unattached",
+            Self::Prospective => "prospective",
+            Self::Candidate => "candidate",
+            Self::Leader => "leader",
+            Self::Follower => "follower",
+            Self::Resigned => "resigned",
+        })
+    }
 }
 
 /// One line of `trace.jsonl`.

@@ -5,7 +5,7 @@ use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use super::messages;
 use super::replica::Replica;
-use super::rules::{Rule, Rules, whom};
+use super::rules::{Rule, Rules, known, whom};
 
 /// Holds a step against the rules, then makes it.
 pub(super) fn take(replica: &mut Replica, rules: &mut Rules, event: &TraceEvent) {
@@ -124,7 +124,7 @@ fn start(replica: &Replica, rules: &mut Rules, event: &TraceEvent, started: &Sta
     };
     rules.demand(Rule::Start, event, holds, || {
         format!(
-            "it cannot start as {:?} from a file with {} as leader and {} as vote",
+            "it cannot start as {} from a file with {} as leader and {} as vote",
             started.role,
             whom(started.leader.as_deref()),
             whom(started.voted_for.as_deref())
@@ -144,10 +144,9 @@ fn vote(replica: &Replica, rules: &mut Rules, event: &TraceEvent, candidate: &st
     };
     rules.demand(Rule::Votes, event, holds, || {
         format!(
-            "it cannot vote for {candidate} in epoch {}: as {:?} it has {} as leader and {} as vote of \
-             epoch {}",
+            "it cannot vote for {candidate} in epoch {}: as {} it has {} as leader and {} as vote of epoch {}",
             event.epoch,
-            replica.role,
+            known(replica.role),
             whom(replica.leader.as_deref()),
             whom(replica.vote.as_deref()),
             replica.epoch
@@ -181,7 +180,7 @@ fn role_change(
                 "a voter"
             },
         );
-        format!("{voter} cannot go from {from:?} to {to:?} in {same} epoch")
+        format!("{voter} cannot go from {from} to {to} in {same} epoch")
     });
     let vote = replica.vote.as_deref();
     let holds = event.epoch == replica.epoch
@@ -197,11 +196,11 @@ fn role_change(
         };
     rules.demand(Rule::RoleState, event, holds, || {
         format!(
-            "it cannot be {to:?} in epoch {} with {} as leader and {:?} as start: on its disk are epoch \
-             {}, {} as leader and {} as vote, and its log ends at {}",
+            "it cannot be {to} in epoch {} with {} as leader{}: on its disk are epoch {}, {} as leader and {} as \
+             vote, and its log ends at {}",
             event.epoch,
             whom(leader),
-            epoch_start,
+            epoch_start.map_or_else(String::new, |start| format!(" and {start} as start")),
             replica.epoch,
             whom(replica.leader.as_deref()),
             whom(vote),
@@ -238,9 +237,9 @@ fn append(
         && replica.last_epoch().is_none_or(|last| batch_epoch >= last);
     rules.demand(Rule::Appends, event, fits, || {
         format!(
-            "a batch of epoch {batch_epoch} from {base_offset} on cannot follow a log of epoch {:?} that \
+            "a batch of epoch {batch_epoch} from {base_offset} on cannot follow a log of epoch {} that \
              ends at {}",
-            replica.last_epoch(),
+            known(replica.last_epoch()),
             replica.log_end
         )
     });
@@ -253,9 +252,10 @@ fn append(
             let holds = batch_epoch == replica.epoch && starts;
             rules.demand(Rule::Appends, event, holds, || {
                 format!(
-                    "the leader of epoch {}, which starts at {:?}, cannot append a batch of epoch \
-                     {batch_epoch} at {base_offset}",
-                    replica.epoch, replica.epoch_start
+                    "the leader of epoch {}, which starts at {}, cannot append a batch of epoch {batch_epoch} at \
+                     {base_offset}",
+                    replica.epoch,
+                    known(replica.epoch_start)
                 )
             });
         }
@@ -266,15 +266,21 @@ fn append(
             let holds = records.is_some_and(|(from, end)| from <= base_offset && last_offset < end)
                 && batch_epoch <= replica.epoch;
             rules.demand(Rule::Appends, event, holds, || {
+                let answered = match records {
+                    Some((from, end)) => {
+                        format!("its leader answered {from} up to {end} to its fetch")
+                    }
+                    None => "its leader has answered no records to a fetch".into(),
+                };
                 format!(
                     "a follower in epoch {} cannot append {base_offset} to {last_offset} of epoch \
-                     {batch_epoch}: what its leader answered to its fetch is {records:?}",
+                     {batch_epoch}: {answered}",
                     replica.epoch
                 )
             });
         }
         role => rules.demand(Rule::Appends, event, false, || {
-            format!("it cannot append anything as {role:?}")
+            format!("it cannot append anything as {}", known(role))
         }),
     }
 }
@@ -282,7 +288,7 @@ fn append(
 fn truncate(replica: &Replica, rules: &mut Rules, event: &TraceEvent, log_end: i64) {
     let follows = replica.role == Some(Role::Follower);
     rules.demand(Rule::Truncations, event, follows, || {
-        format!("it cannot cut its log as {:?}", replica.role)
+        format!("it cannot cut its log as {}", known(replica.role))
     });
     if !follows || !replica.reports_messages {
         return rules.leave_open(Rule::Truncations);
@@ -320,8 +326,8 @@ fn high_watermark_moves(replica: &Replica, rules: &mut Rules, event: &TraceEvent
             let holds = replica.epoch_start.is_none_or(|start| value > start);
             rules.demand(Rule::HighWatermarks, event, holds, || {
                 format!(
-                    "the leader of an epoch that starts at {:?} cannot commit up to {value}",
-                    replica.epoch_start
+                    "the leader of an epoch that starts at {} cannot commit up to {value}",
+                    known(replica.epoch_start)
                 )
             });
         }
@@ -336,12 +342,22 @@ fn high_watermark_moves(replica: &Replica, rules: &mut Rules, event: &TraceEvent
             let usable = fetched.filter(|it| it.diverging.is_none() && !it.is_snapshot);
             let told = usable.and_then(|fetched| fetched.high_watermark);
             let due = told.map(|told| told.min(replica.log_end));
-            rules.demand(Rule::HighWatermarks, event, due == Some(value), || {
-                format!("its leader's answer makes its high watermark {due:?}, and it took {value}")
-            });
+            rules.demand(
+                Rule::HighWatermarks,
+                event,
+                due == Some(value),
+                || match due {
+                    Some(due) => format!(
+                        "its leader's answer makes its high watermark {due}, and it took {value}"
+                    ),
+                    None => format!(
+                        "it took {value} as high watermark, which its leader has not told it"
+                    ),
+                },
+            );
         }
         role => rules.demand(Rule::HighWatermarks, event, false, || {
-            format!("its high watermark cannot move as {role:?}")
+            format!("its high watermark cannot move as {}", known(role))
         }),
     }
 }

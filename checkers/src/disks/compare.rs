@@ -407,8 +407,10 @@ fn difference(
     };
     if differs(&said.leader, &found.leader) {
         return Some(format!(
-            "the reported leader of epoch {} is {:?}, and {:?} is on the disk",
-            said.epoch, said.leader, found.leader
+            "the reported leader of epoch {} is {}, and {} is on the disk",
+            said.epoch,
+            whom(&said.leader),
+            whom(&found.leader)
         ));
     }
     // Whoever leads has voted for itself, whether that is written down or not.
@@ -419,8 +421,15 @@ fn difference(
     };
     differs(&implied(&said.voted_for), &implied(&found.voted_for)).then(|| {
         format!(
-            "the reported vote of epoch {} is {:?}, and {:?} is on the disk",
-            said.epoch, said.voted_for, found.voted_for
+            "the reported vote of epoch {} is {}, and {} is on the disk",
+            said.epoch,
+            whom(&said.voted_for),
+            whom(&found.voted_for)
         )
     })
+}
+
+/// For people: `n2`, or nobody.
+fn whom(node: &Option<String>) -> &str {
+    node.as_deref().unwrap_or("nobody")
 }

@@ -209,14 +209,11 @@ fn started_as(started: &Started, epoch: i32) -> String {
     )
 }
 
-fn name(role: Role) -> &'static str {
+/// As in "it is ...".
+fn name(role: Role) -> String {
     match role {
-        Role::Unattached => "unattached",
-        Role::Prospective => "prospective",
-        Role::Candidate => "a candidate",
-        Role::Leader => "leader",
-        Role::Follower => "follower",
-        Role::Resigned => "resigned",
+        Role::Candidate => format!("a {role}"),
+        _ => role.to_string(),
     }
 }
 

@@ -43,15 +43,8 @@ impl NodeState {
 
     /// For people.
     pub(super) fn describe(&self) -> String {
-        let role = match self.role {
-            None => "of unknown state",
-            Some(Role::Unattached) => "unattached",
-            Some(Role::Prospective) => "prospective",
-            Some(Role::Candidate) => "candidate",
-            Some(Role::Leader) => "leader",
-            Some(Role::Follower) => "follower",
-            Some(Role::Resigned) => "resigned",
-        };
+        let role = self.role.map(|role| role.to_string());
+        let role = role.as_deref().unwrap_or("of unknown state");
         let (epoch, log_end) = (self.epoch, self.log_end);
         format!("{role} in epoch {epoch} with a log up to {log_end}")
     }
