@@ -37,15 +37,21 @@ struct Cli {
     command: Command,
 }
 
+// What stands below the flags keeps to 80 columns where a line must not be wrapped, and leaves the rest to clap.
 const EXAMPLES: &str = "Examples:
-  harness run --nemesis partition-random --time 300         break the network for five minutes
-  harness run --nemesis partition-random --bug stale-read   watch a seeded bug being found
-  harness sim --nemesis all --seeds 1..1000                 the same node in a simulation, many seeds
-  harness replay latest --times 5                           run the same faults again, five times
-  harness serve                                             browse the reports
+  # break the network for five minutes
+  harness run --nemesis partition-random --time 300
+  # watch a seeded bug being found
+  harness run --nemesis partition-random --bug stale-read
+  # the same node in a simulation, many seeds
+  harness sim --nemesis all --seeds 1..1000
+  # run the same faults again, five times
+  harness replay latest --times 5
+  # browse the reports
+  harness serve
 
-Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. Of several
-runs (sim, replay) the worst counts; a replay that is valid although the run was not gives 2.";
+Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed. \
+Of several runs (sim, replay) the worst counts; a replay that is valid although the run was not gives 2.";
 
 const CHECK_EXAMPLES: &str = "Every key, or the whole where there are no keys, is one object:
   register       read, write
@@ -62,9 +68,12 @@ Examples:
   harness check etcd.log.gz --model cas-register --failed-cas observed";
 
 const EXPLORE_EXAMPLES: &str = "Examples:
-  harness explore --depth 14                                   everything within 14 steps of a first start
-  harness explore --from elected --depth 9 --bug hwm-any-epoch  a seeded bug, from where a leader has committed
-  harness explore --replay runs/explored.json                  the steps that broke a rule, again";
+  # everything within 14 steps of a first start
+  harness explore --depth 14
+  # a seeded bug, from where a leader has committed
+  harness explore --from elected --depth 9 --bug hwm-any-epoch
+  # the steps that broke a rule, again
+  harness explore --replay runs/explored.json";
 
 /// What `sim --help` says below its flags.
 fn mischief_points() -> String {

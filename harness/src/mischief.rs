@@ -31,9 +31,9 @@ pub fn options(seed: u64, points: &[MischiefPoint], id: u64, incarnation: u32) -
     MischiefOptions::new(seed, points.iter().copied())
 }
 
-/// All points with what a node does there, a line each.
+/// All points, with what a node does there on a line of its own.
 pub fn described() -> String {
-    let line = |point: MischiefPoint| format!("  {:<22}{}", point.id(), point.does());
+    let line = |point: MischiefPoint| format!("  {}\n    {}", point.id(), point.does());
     MischiefPoint::ALL.map(line).join("\n")
 }
 

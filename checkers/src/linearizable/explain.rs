@@ -106,9 +106,13 @@ fn reason(key: &KeyHistory<'_>, failed: usize, possible: &[u32], core: &[usize])
             );
             let newer = action.map_or(&Value::Null, |number| &key.values[number as usize]);
             let by = source.completion.map_or(0, |(_, line)| line.time);
+            let written = match value {
+                // Before anything was written.
+                Value::Null => "already written".to_owned(),
+                value => format!("written after {value}"),
+            };
             return format!(
-                "but {newer} was written after {value} and acknowledged (to process {} at {}) \
-                 before it began",
+                "but {newer} was {written} and acknowledged (to process {} at {}) before it began",
                 source.process,
                 seconds(by)
             );

@@ -91,7 +91,7 @@ pub struct ExportArgs {
 /// Flags of `gc`.
 #[derive(Debug, Clone, Args)]
 pub struct GcArgs {
-    /// How many of the newest runs stay
+    /// How many of the newest runs stay; there is no default, as everything else is removed for good
     #[arg(long, value_name = "COUNT")]
     pub keep: usize,
     /// Keep also every run that is not valid

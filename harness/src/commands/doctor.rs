@@ -25,10 +25,14 @@ pub fn doctor() -> Result<u8, Failure> {
     let worlds = worlds(namespaces.is_ok());
     announce::print(&machine(namespaces))?;
     announce::print("")?;
-    announce::print(&aligned(&needs(&worlds)))?;
-    announce::print("")?;
+    let (needs, notes) = with_notes(needs(&worlds));
+    announce::print(&aligned(&needs))?;
+    announce::print(&notes)?;
     announce::print(&aligned(&families(&worlds)))?;
-    announce::print("\nall, none, and every part of a family are in the README.")?;
+    announce::print(
+        "\nFurther words for --nemesis are all and none; several are joined by commas. \
+         The README says what each does.",
+    )?;
     Ok(0)
 }
 
@@ -136,6 +140,22 @@ fn needs(worlds: &[Capabilities; 3]) -> Vec<[String; 5]> {
     rows
 }
 
+/// Puts the reasons, which are long and come several times, below the table; there, in each row, stands which one it is.
+fn with_notes(mut rows: Vec<[String; 5]>) -> (Vec<[String; 5]>, String) {
+    let mut notes: Vec<String> = Vec::new();
+    for row in rows.iter_mut().skip(1).filter(|row| !row[4].is_empty()) {
+        let known = notes.iter().position(|note| *note == row[4]);
+        let number = known.unwrap_or(notes.len()) + 1;
+        let reason = std::mem::replace(&mut row[4], format!("({number})"));
+        if known.is_none() {
+            notes.push(reason);
+        }
+    }
+    let told = notes.iter().zip(1..);
+    let told = told.map(|(note, number)| format!("\n({number}) {note}"));
+    (rows, told.chain(["\n".to_owned()]).collect())
+}
+
 fn why_not(world: &Capabilities, need: Need) -> (&'static str, String) {
     let reason = world.reason(need).unwrap_or("not built yet");
     (world.world(), reason.to_owned())
@@ -208,6 +228,22 @@ mod tests {
         }
         let reordering = needs.iter().find(|row| row[0].contains("overtake"));
         assert!(reordering.is_some_and(|row| row[4].contains("--network namespace")));
+    }
+
+    #[test]
+    fn a_reason_that_comes_twice_is_told_once() {
+        let row = |why: &str| ["a", "no", "no", "yes", why].map(str::to_owned);
+        let rows = vec![
+            row("WHY NOT"),
+            row("rain"),
+            row(""),
+            row("snow"),
+            row("rain"),
+        ];
+        let (rows, notes) = with_notes(rows);
+        let whys: Vec<&str> = rows.iter().map(|row| row[4].as_str()).collect();
+        assert_eq!(whys, ["WHY NOT", "(1)", "", "(2)", "(1)"]);
+        assert_eq!(notes, "\n(1) rain\n(2) snow\n");
     }
 
     #[test]

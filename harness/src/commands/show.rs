@@ -9,10 +9,10 @@ use results::byte_size::shown;
 use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
 use results::manifest::{Manifest, Network};
-use results::schedule::{FaultOutcome, Schedule};
+use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
 use results::standstill::{self, Standstill};
 use results::store::{RunFolder, Store};
-use results::verdict::Validity;
+use results::verdict::{Validity, Verdict};
 use serde_json::json;
 
 use super::{announce, story};
@@ -54,7 +54,11 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         true => format!("\nshrink:  {}", again("shrink")),
         false => String::new(),
     };
-    let violated_at_ns = verdict.as_ref().and_then(story::violated_at_ns);
+    let violated_at_ns = verdict.as_ref().and_then(results_report::violated_at_ns);
+    let then = verdict
+        .as_ref()
+        .map(|verdict| at_that_time(&folder, verdict, &schedule));
+    let then = then.unwrap_or_default();
     // The traces are large, and only a violation needs them.
     let (history, steps): (Vec<Operation>, String) = match violated_at_ns {
         Some(at_ns) => {
@@ -70,7 +74,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
     let stood = standstill::told(&Standstill::all(&history));
     let stood = stood.map_or_else(String::new, |stood| format!("\nnote:    {stood}"));
     announce::print(&format!(
-        "{judged}{stopped}{stood}{steps}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
+        "{judged}{stopped}{stood}{then}{steps}\n\n{}\n\n{}\n\n{}\n\nreport:  {}\nreplay:  {}{shrink}",
         about(&folder, &manifest),
         operations(&history),
         faults(&schedule),
@@ -78,6 +82,16 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         again("replay"),
     ))?;
     Ok(0)
+}
+
+/// What the report says below the verdict.
+fn at_that_time(folder: &RunFolder, verdict: &Verdict, schedule: &Schedule) -> String {
+    let lines = results_report::at_that_time(folder, verdict, &schedule.faults);
+    let lines: Vec<String> = lines.iter().map(|line| format!("\n  {line}")).collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("\n\nat that time:{}", lines.concat()),
+    }
 }
 
 fn about(folder: &RunFolder, manifest: &Manifest) -> String {
@@ -192,35 +206,45 @@ fn operations(history: &[Operation]) -> String {
     text
 }
 
-/// Every fault in a line.
+/// Every fault in a line; those whose moment never came in one together.
 fn faults(schedule: &Schedule) -> String {
     if schedule.faults.is_empty() {
         return "faults:  none".into();
     }
     let mut text = format!("{:<7} {:>9} {:>9}  fault", "faults", "start s", "end s");
-    for fault in &schedule.faults {
+    let (begun, never): (Vec<&ScheduledFault>, Vec<_>) =
+        (schedule.faults.iter()).partition(|fault| fault.outcome.is_some());
+    for fault in begun {
         let at_ms = fault.resolved.as_ref();
         let at_ms = at_ms.map_or(fault.trigger.at_ms, |resolved| resolved.at_ms);
         let end = fault.healed_at_ms;
         let end = end.map_or_else(|| "-".into(), |ms| format!("{:.2}", ms as f64 / 1e3));
-        let targets = fault.resolved.as_ref().map(|resolved| &resolved.targets);
-        let targets = targets.map_or_else(String::new, |targets| json!(targets).to_string());
         let outcome = match fault.outcome {
-            Some(FaultOutcome::Installed) if fault.had_effect() => "",
-            Some(FaultOutcome::Installed) => " (no effect)",
+            Some(FaultOutcome::Installed) if !fault.had_effect() => " (no effect)",
             Some(FaultOutcome::Skipped) => " (skipped)",
             Some(FaultOutcome::Indeterminate) => " (indeterminate)",
-            None => " (not started)",
+            _ => "",
         };
         let reason = fault.reason.as_ref();
-        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let reason = reason.map_or_else(String::new, |reason| {
+            format!(": {}", reason.replace(char::is_control, "\u{fffd}"))
+        });
         let _ = write!(
             text,
-            "\n{:<7} {:>9.2} {end:>9}  {} {targets}{outcome}{reason}",
+            "\n{:<7} {:>9.2} {end:>9}  {}{outcome}{reason}",
             fault.id,
             at_ms as f64 / 1e3,
-            fault.fault.kind.escape_debug(),
+            results_report::told_fault(fault),
         );
+    }
+    match never.as_slice() {
+        [] => {}
+        [one] => drop(write!(
+            text,
+            "\n1 more never began: {}",
+            results_report::told_fault(one)
+        )),
+        many => drop(write!(text, "\n{} more never began", many.len())),
     }
     text
 }

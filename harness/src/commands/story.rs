@@ -5,26 +5,10 @@ use std::collections::BTreeMap;
 
 use results::schedule::Schedule;
 use results::trace::{Role, Started, TraceDetail, TraceEvent};
-use results::verdict::{Validity, Verdict};
 
 /// Steps told at most, the last ones before the violation.
 const STEPS_MAX_COUNT: usize = 22;
 const MS: u64 = 1_000_000;
-
-/// When the first violation was, in nanoseconds since the run started; `None` if no checker says when.
-pub(super) fn violated_at_ns(verdict: &Verdict) -> Option<u64> {
-    let checkers = verdict.checkers.values();
-    let invalid = checkers.filter(|result| result.valid == Validity::Invalid);
-    let times = invalid.flat_map(|result| {
-        let properties = result.properties.values();
-        let broken = properties.filter(|property| property.valid == Validity::Invalid);
-        let evidence = broken.map(|property| &property.evidence);
-        std::iter::once(&result.evidence)
-            .chain(evidence)
-            .filter_map(|evidence| evidence["time"].as_u64())
-    });
-    times.min()
-}
 
 /// What happened until then, the latest last. Steps of a node that go on, as appends do, are one line.
 pub(super) fn story(trace: &[TraceEvent], schedule: &Schedule, until_ns: u64) -> String {
@@ -295,7 +279,7 @@ mod tests {
         let path = folder.join("commits-what-another-epoch-wrote.json");
         let plan = Scenario::read(&path).unwrap().plan(1);
         let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false))).unwrap();
-        let at_ns = violated_at_ns(&simulated.verdict).unwrap();
+        let at_ns = results_report::violated_at_ns(&simulated.verdict).unwrap();
         let told = story(
             &simulated.recording.trace,
             &simulated.recording.schedule,

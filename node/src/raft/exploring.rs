@@ -72,6 +72,8 @@ impl Replica {
             RoleState::Follower(state) => {
                 at_ns(&mut state.fetch_deadline_ns, Alarm::Role);
                 state.upkeep_deadline_ns = NEVER_NS;
+                // It only words why the timer went off.
+                state.has_leader_resigned = false;
             }
             RoleState::Leader(state) => {
                 at_ns(&mut state.check_quorum_deadline_ns, Alarm::Role);

@@ -13,7 +13,7 @@ use http_body_util::channel::{Channel, Sender};
 use tokio::runtime::Handle;
 
 /// What the name of a run ends with where its archive is meant.
-const ENDING: &str = ".tar.gz";
+pub(crate) const ENDING: &str = ".tar.gz";
 /// How many pieces may wait for the reader.
 const PIECES_WAITING: usize = 4;
 /// Size of a piece, in bytes.

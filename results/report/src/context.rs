@@ -1,23 +1,98 @@
 //! Owns what else happened at the time of a violation: the faults and the leaders of that moment.
 //! Never claims that one caused the other.
 
+use results::schedule::ScheduledFault;
+use results::store::RunFolder;
+use results::verdict::{CheckerResult, Validity, Verdict};
 use serde_json::Value;
 
 use crate::faults;
 use crate::linked::Linked;
-use crate::reading::Run;
+use crate::reading;
 use crate::text;
+use crate::timeline::{NodeState, NodeTimeline};
 
 /// More lines than this help nobody; the plots show the rest.
 const LINE_COUNT_MAX: usize = 12;
+/// Longest line, in characters.
+const LINE_LENGTH_MAX: usize = 300;
+
+/// What went on besides, at any time of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Background<'a> {
+    /// Faults.
+    pub(crate) faults: &'a [ScheduledFault],
+    /// The lives of the nodes.
+    pub(crate) nodes: &'a [NodeTimeline],
+}
+
+/// What went on when the violation happened that `verdict` tells first: a line for each fault and each leader of that
+/// moment. Empty without one, or where its evidence names no time.
+pub fn at_that_time(
+    folder: &RunFolder,
+    verdict: &Verdict,
+    faults: &[ScheduledFault],
+) -> Vec<String> {
+    if violated_at_ns(verdict).is_none() {
+        return Vec::new();
+    }
+    let nodes = reading::lives(folder, faults);
+    let background = Background {
+        faults,
+        nodes: &nodes,
+    };
+    let lines = of_verdict(verdict, background).into_iter();
+    lines.map(|line| line.text).collect()
+}
+
+/// When the first violation was over, in nanoseconds since the run started; `None` if no evidence says when.
+pub fn violated_at_ns(verdict: &Verdict) -> Option<u64> {
+    let invalid = verdict.checkers.values().filter(|result| failed(result));
+    let windows = invalid.flat_map(broken).filter_map(window);
+    windows.map(|(_, to_ns)| to_ns).min()
+}
+
+/// What went on when the violation happened that `verdict` tells first.
+pub(crate) fn of_verdict(verdict: &Verdict, background: Background<'_>) -> Vec<Linked> {
+    let told = verdict.valid.reason_in(&verdict.summary);
+    let is_told = |name: &str| {
+        let rest = told.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(':'))
+    };
+    let mut invalid = verdict.checkers.iter().filter(|(_, result)| failed(result));
+    let first = invalid.clone().find(|(name, _)| is_told(name));
+    let Some((_, result)) = first.or_else(|| invalid.next()) else {
+        return Vec::new();
+    };
+    let mut contexts = broken(result).map(|evidence| lines(evidence, background));
+    contexts
+        .find(|context| !context.is_empty())
+        .unwrap_or_default()
+}
+
+fn failed(result: &CheckerResult) -> bool {
+    result.valid == Validity::Invalid
+}
+
+/// The evidence of what a checker found broken, its own first.
+fn broken(result: &CheckerResult) -> impl Iterator<Item = &Value> {
+    let properties = result.properties.values();
+    let properties = properties.filter(|property| property.valid == Validity::Invalid);
+    let theirs = properties.map(|property| &property.evidence);
+    std::iter::once(&result.evidence).chain(theirs)
+}
 
 /// What was going on while the operations of `evidence` ran; empty for evidence without any.
-pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<Linked> {
+pub(crate) fn lines(evidence: &Value, background: Background<'_>) -> Vec<Linked> {
     let Some((from_ns, to_ns)) = window(evidence) else {
         return Vec::new();
     };
-    let mut moments = leaders(run, from_ns, to_ns);
-    for (fault, row) in run.faults.iter().zip(faults::rows(&run.faults, None)) {
+    let mut moments = leaders(background.nodes, from_ns, to_ns);
+    for fault in background
+        .faults
+        .iter()
+        .filter(|fault| fault.was_injected())
+    {
         let Some(resolved) = &fault.resolved else {
             continue;
         };
@@ -26,34 +101,31 @@ pub(crate) fn lines(evidence: &Value, run: &Run) -> Vec<Linked> {
         if start_ns > to_ns || healed_ns.is_some_and(|healed_ns| healed_ns < from_ns) {
             continue;
         }
-        let end = match healed_ns {
-            Some(_) => format!("to {}", row.end.text),
-            None => "and was not healed".to_owned(),
+        let from = text::moment_ms(resolved.at_ms);
+        let span = match fault.healed_at_ms {
+            Some(healed_ms) => format!("from {from} to {}", text::moment_ms(healed_ms)),
+            None => format!("from {from}, and was not healed"),
         };
-        let line = format!(
-            "fault #{}, {} ({}): {} from {} {end}",
-            row.id, row.kind, row.asked, row.resolved, row.start.text
-        );
-        let line = Linked::faults(text::shortened(&line, 300), &[row.id]);
-        moments.push((start_ns, line));
+        let told = text::shortened(&faults::told(fault), LINE_LENGTH_MAX);
+        let line = format!("fault #{}, {span}: {told}", fault.id);
+        moments.push((start_ns, Linked::faults(line, &[fault.id])));
     }
     moments.sort_by(|(one_ns, one), (other_ns, other)| {
         (one_ns, &one.text).cmp(&(other_ns, &other.text))
     });
+    // What began last is the nearest to the violation.
     let surplus_count = moments.len().saturating_sub(LINE_COUNT_MAX);
-    let mut lines: Vec<_> = moments
+    let left_out =
+        (surplus_count > 0).then(|| format!("{surplus_count} more that began earlier").into());
+    let nearest = moments.into_iter().skip(surplus_count);
+    left_out
         .into_iter()
-        .take(LINE_COUNT_MAX)
-        .map(|(_, line)| line)
-        .collect();
-    if surplus_count > 0 {
-        lines.push(format!("… and {surplus_count} more").into());
-    }
-    lines
+        .chain(nearest.map(|(_, line)| line))
+        .collect()
 }
 
 /// From the first invocation to the last completion; the moment of an event where there are no operations.
-fn window(evidence: &Value) -> Option<(u64, u64)> {
+pub(crate) fn window(evidence: &Value) -> Option<(u64, u64)> {
     let time = |told: &Value, name| told.get(name).and_then(Value::as_u64);
     let event_ns = evidence.get("event").and_then(|event| time(event, "time"));
     let at_ns = time(evidence, "time").or(event_ns);
@@ -72,25 +144,34 @@ fn window(evidence: &Value) -> Option<(u64, u64)> {
     Some((from_ns, to_ns))
 }
 
-/// The leader elected last before the window, and all that were elected in it.
-fn leaders(run: &Run, from_ns: u64, to_ns: u64) -> Vec<(u64, Linked)> {
-    let mut won: Vec<_> = run
-        .nodes
+/// Whoever took itself for the leader in the window; if nobody did, who did so last before it.
+fn leaders(nodes: &[NodeTimeline], from_ns: u64, to_ns: u64) -> Vec<(u64, Linked)> {
+    let end_ns = nodes.iter().flat_map(|node| &node.spans);
+    let end_ns = end_ns.map(|span| span.to_ns).max();
+    let mut reigns: Vec<_> = nodes
         .iter()
-        .flat_map(|node| {
-            let won = node.elections_won.iter();
-            won.map(move |(at_ns, epoch)| (*at_ns, *epoch, &node.node))
-        })
-        .filter(|(at_ns, ..)| *at_ns <= to_ns)
+        .flat_map(|node| node.spans.iter().map(move |span| (span, node)))
+        .filter(|(span, _)| span.state == NodeState::Leader && span.from_ns <= to_ns)
         .collect();
-    won.sort();
-    let before_count = won.iter().filter(|(at_ns, ..)| *at_ns < from_ns).count();
-    won.drain(..before_count.saturating_sub(1));
-    let told = won.into_iter().map(|(at_ns, epoch, node)| {
-        let at = text::moment_ns(at_ns);
-        let node = text::printable(node);
-        let line = format!("{node} elected leader of epoch {epoch} at {at}");
-        (at_ns, Linked::moment(line, at_ns))
+    reigns.sort_by_key(|(span, _)| span.to_ns);
+    let at_that_time = reigns
+        .iter()
+        .filter(|(span, _)| span.to_ns >= from_ns)
+        .count();
+    reigns.drain(..reigns.len() - at_that_time.max(1).min(reigns.len()));
+    let told = reigns.into_iter().map(|(span, node)| {
+        let epoch = node.epoch_at(span.from_ns);
+        let epoch = epoch.map_or_else(String::new, |epoch| format!(" epoch {epoch}"));
+        let until = match Some(span.to_ns) == end_ns {
+            true => "the end".to_owned(),
+            false => text::moment_ns(span.to_ns),
+        };
+        let line = format!(
+            "{} led{epoch} from {} to {until}",
+            text::printable(&node.node),
+            text::moment_ns(span.from_ns),
+        );
+        (span.from_ns, Linked::moment(line, span.from_ns))
     });
     told.collect()
 }
@@ -100,6 +181,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::timeline::Span;
 
     #[test]
     fn evidence_happens_while_its_operations_run_or_at_its_event() {
@@ -110,5 +192,72 @@ mod tests {
         assert_eq!(window(&event), Some((77, 77)));
         assert_eq!(window(&json!({"time": 78})), Some((78, 78)));
         assert_eq!(window(&json!({"count": 3})), None);
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    /// Led an epoch from one second to another, and followed from then on until the tenth.
+    fn led(node: &str, epoch: i32, from_s: u64, to_s: u64) -> NodeTimeline {
+        let span = |from_s, to_s, state| Span {
+            from_ns: from_s * S,
+            to_ns: to_s * S,
+            state,
+        };
+        let mut life = NodeTimeline::new(node, Vec::new());
+        life.epoch_changes = vec![(from_s * S, epoch)];
+        life.spans = vec![
+            span(from_s, to_s, NodeState::Leader),
+            span(to_s, 10, NodeState::Follower),
+        ];
+        life
+    }
+
+    /// The first checker was violated later than the second, which is the one that is told.
+    fn verdict() -> Verdict {
+        let result = |at_s: u64| {
+            json!({"valid": false, "summary": "bad", "source": "",
+                "evidence": {"time": at_s * S}})
+        };
+        serde_json::from_value(
+            json!({"valid": false, "summary": "invalid: linearizable: bad",
+            "checkers": {"conformance": result(9), "linearizable": result(5)}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_violation_that_is_told_comes_with_the_faults_and_leaders_of_its_time() {
+        let faults: Vec<ScheduledFault> = serde_json::from_value(json!([
+            {"id": 3, "trigger": {"at_ms": 4000}, "duration_ms": 2000, "outcome": "installed",
+             "fault": {"kind": "partition", "shape": "one-node"}, "healed_at_ms": 6000,
+             "resolved": {"at_ms": 4001, "cut": [["n1", "n2"], ["n2", "n1"]]}},
+            {"id": 4, "trigger": {"at_ms": 4500}, "duration_ms": 2000, "outcome": "skipped",
+             "fault": {"kind": "kill"}, "resolved": {"at_ms": 4500, "nodes": ["n1"]}},
+            {"id": 5, "trigger": {"at_ms": 7000}, "duration_ms": 1, "outcome": "installed",
+             "fault": {"kind": "kill"}, "resolved": {"at_ms": 7000, "nodes": ["n1"]}}]))
+        .unwrap();
+        let nodes = [led("n1", 1, 1, 6), led("n2", 2, 5, 10), led("n3", 0, 0, 1)];
+        let background = Background {
+            faults: &faults,
+            nodes: &nodes,
+        };
+        let told = of_verdict(&verdict(), background);
+        let told: Vec<&str> = told.iter().map(|line| line.text.as_str()).collect();
+        let expected = [
+            "n1 led epoch 1 from 1.000 s to 6.000 s",
+            "fault #3, from 4.001 s to 6.000 s: partition (shape one-node): n1 | n2",
+            "n2 led epoch 2 from 5.000 s to the end",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(violated_at_ns(&verdict()), Some(5 * S));
+    }
+
+    #[test]
+    fn without_a_leader_the_last_one_is_told() {
+        let nodes = [led("n1", 1, 1, 2), led("n2", 2, 3, 4)];
+        let told = leaders(&nodes, 5 * S, 6 * S);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].1.text, "n2 led epoch 2 from 3.000 s to 4.000 s");
+        assert!(leaders(&[], 5 * S, 6 * S).is_empty());
     }
 }

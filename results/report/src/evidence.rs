@@ -60,6 +60,14 @@ pub(crate) struct OperationRow {
     pub(crate) failing: bool,
 }
 
+impl EvidenceView {
+    /// Whether anything is known of who answered.
+    pub(crate) fn has_nodes(&self) -> bool {
+        let mut rows = self.operations.iter();
+        rows.any(|row| !row.node.is_empty() || !row.epoch.is_empty())
+    }
+}
+
 /// Lays out `evidence`; `None` when there is none.
 pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
     if evidence.is_null() {
@@ -77,6 +85,7 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
         match (name.as_str(), value) {
             ("explanation", Value::String(text)) => view.explanation = text::printable(text),
             ("operations", Value::Array(items)) if items.iter().any(Value::is_object) => {}
+            ("anomalies", Value::Array(items)) => view.facts.extend(anomalies(items)),
             // Shown as the marked row.
             ("failing_index", _) | (_, Value::Null) => {}
             (name, Value::Number(number)) if name.ends_with("_ns") || name.ends_with("_ms") => {
@@ -107,7 +116,7 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
     let mut operations: Vec<&Value> = operations
         .map(|list| list.iter().filter(|one| one.is_object()).collect())
         .unwrap_or_default();
-    operations.sort_by_key(|one| (number(one, "invoked_ns"), number(one, "index")));
+    operations.sort_by_key(|one| (number(one, "invoked_ns"), index_of(one)));
     if operations.len() > OPERATION_COUNT_MAX {
         view.omission = format!(
             "Only the last {OPERATION_COUNT_MAX} of {} operations are shown; \
@@ -116,7 +125,7 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
         );
         operations.drain(..operations.len() - OPERATION_COUNT_MAX);
     }
-    let failing = |one: &Value| failing_index.is_some() && number(one, "index") == failing_index;
+    let failing = |one: &Value| failing_index.is_some() && index_of(one) == failing_index;
     view.operations = operations
         .iter()
         .map(|one| row(one, failing(one)))
@@ -141,7 +150,7 @@ fn row(operation: &Value, failing: bool) -> OperationRow {
         number(operation, name).map_or_else(|| absent.to_owned(), text::moment_ns)
     };
     OperationRow {
-        index: member(operation, "index"),
+        index: index_of(operation).map_or_else(String::new, |index| index.to_string()),
         process: member(operation, "process"),
         function: member(operation, "f"),
         value: member(operation, "value"),
@@ -152,6 +161,12 @@ fn row(operation: &Value, failing: bool) -> OperationRow {
         outcome: member(operation, "type"),
         failing,
     }
+}
+
+/// The position in the history at which an operation that is evidence was invoked, if it tells that, or its line.
+pub(crate) fn index_of(operation: &Value) -> Option<u64> {
+    let line = || number(operation, "invoked_line")?.checked_sub(1);
+    number(operation, "index").or_else(line)
 }
 
 fn number(operation: &Value, name: &str) -> Option<u64> {
@@ -166,6 +181,29 @@ fn member(operation: &Value, name: &str) -> String {
             Value::Null if name != "value" => String::new(),
             value => text::shortened(&value_text(value), 80),
         })
+}
+
+/// What was found besides the first, which is explained: a line each.
+fn anomalies(items: &[Value]) -> Vec<(String, Linked)> {
+    let others = items.iter().skip(1).take(LINE_COUNT_MAX);
+    let told = others.map(|one| {
+        let explanation = member_text(one, "explanation");
+        let sentence = explanation.lines().next().unwrap_or_default();
+        let line = format!("{}: {sentence}", member_text(one, "kind"));
+        let operations = one.get("operations").and_then(Value::as_array);
+        let times = operations.into_iter().flatten();
+        let invoked_ns = times.filter_map(|one| number(one, "invoked_ns")).min();
+        let line = match invoked_ns {
+            Some(invoked_ns) => Linked::moment(line, invoked_ns),
+            None => line.into(),
+        };
+        ("also found".to_owned(), line)
+    });
+    told.collect()
+}
+
+fn member_text(object: &Value, name: &str) -> String {
+    object.get(name).map_or_else(String::new, value_text)
 }
 
 /// A member in lines that a person can read: one per element when it is a list of events.

@@ -7,7 +7,7 @@ use results::verdict::Verdict;
 use serde_json::{Map, Value};
 
 use crate::linked::Linked;
-use crate::{plots, text};
+use crate::{cuts, plots, text};
 
 /// One row of the fault table.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct FaultRow {
     pub(crate) asked: String,
     /// The concrete targets, empty when it was never resolved.
     pub(crate) resolved: String,
+    /// Whether its moment came.
+    pub(crate) began: bool,
     /// When it began, or was meant to.
     pub(crate) start: Linked,
     /// When it was healed.
@@ -38,6 +40,24 @@ pub(crate) struct FaultRow {
     pub(crate) reason: String,
     /// How long it took until an operation succeeded again; empty where nobody measured.
     pub(crate) recovery: Linked,
+}
+
+/// A fault in a line: `partition (shape halves, style hold): n1 n2 | n3 n4 n5`.
+pub fn told(fault: &ScheduledFault) -> String {
+    let FaultRow {
+        kind,
+        asked,
+        resolved,
+        ..
+    } = row(fault, None);
+    let asked = match asked.as_str() {
+        "" => String::new(),
+        asked => format!(" ({asked})"),
+    };
+    match resolved.as_str() {
+        "" => format!("{kind}{asked}"),
+        resolved => format!("{kind}{asked}: {resolved}"),
+    }
 }
 
 /// The rows of the fault table.
@@ -65,6 +85,7 @@ fn row(fault: &ScheduledFault, measured: Option<&Value>) -> FaultRow {
         started.map(|from_ms| (from_ms, fault.healed_at_ms.unwrap_or(from_ms).max(from_ms)));
     FaultRow {
         id: fault.id,
+        began: fault.outcome.is_some(),
         kind: text::printable(&fault.fault.kind),
         key: plots::fault_key(&fault.fault.kind),
         window_ms,
@@ -72,7 +93,7 @@ fn row(fault: &ScheduledFault, measured: Option<&Value>) -> FaultRow {
         resolved: fault
             .resolved
             .as_ref()
-            .map(|resolved| targets(&resolved.targets))
+            .map(|resolved| targets(&resolved.targets, &fault.fault.parameters))
             .unwrap_or_default(),
         start: match (started, window_ms) {
             (Some(started_ms), Some((from_ms, to_ms))) => {
@@ -119,7 +140,7 @@ fn recovery(measured: &Value) -> String {
 /// When a fault that never started should have.
 fn planned(trigger: &Trigger) -> String {
     match &trigger.on {
-        None => format!("planned {}", text::moment_ms(trigger.at_ms)),
+        None => text::moment_ms(trigger.at_ms),
         Some(on) => format!("on {}", on.event.name()),
     }
 }
@@ -130,10 +151,14 @@ fn parameters(parameters: &Map<String, Value>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Concrete targets: links as arrows, nodes as a list, clocks with their settings.
-fn targets(targets: &Map<String, Value>) -> String {
+/// Concrete targets: links by their ends, nodes as a list, clocks with their settings. What stands there as it was
+/// asked for is not told again.
+fn targets(targets: &Map<String, Value>, asked: &Map<String, Value>) -> String {
     let mut parts = Vec::new();
-    for (name, value) in targets {
+    let news = targets
+        .iter()
+        .filter(|(name, value)| asked.get(*name) != Some(*value));
+    for (name, value) in news {
         let known = match name.as_str() {
             "cut" | "links" => links(value),
             "nodes" => list(value),
@@ -145,7 +170,7 @@ fn targets(targets: &Map<String, Value>) -> String {
     parts.join("; ")
 }
 
-/// `n1 ↔ n3` for links cut both ways, `n1 → n3` for one-way cuts.
+/// Links as pairs of ends; `None` for anything else.
 fn links(value: &Value) -> Option<String> {
     let mut pairs = Vec::new();
     for link in value.as_array()? {
@@ -155,16 +180,7 @@ fn links(value: &Value) -> Option<String> {
         };
         pairs.push((from.as_str()?, to.as_str()?));
     }
-    let mut told = Vec::new();
-    for (position, (from, to)) in pairs.iter().enumerate() {
-        let back = pairs.iter().position(|other| other == &(*to, *from));
-        match back {
-            Some(back) if back < position => {}
-            Some(_) => told.push(format!("{from} ↔ {to}")),
-            None => told.push(format!("{from} → {to}")),
-        }
-    }
-    Some(text::printable(&told.join(", ")))
+    Some(text::printable(&cuts::told(&pairs)))
 }
 
 fn list(value: &Value) -> Option<String> {
@@ -260,12 +276,12 @@ mod tests {
     fn a_partition_tells_which_links_were_cut_in_which_direction() {
         let told = only_row(
             r#"{"id":4,"trigger":{"at_ms":5000},"duration_ms":7000,
-                "fault":{"kind":"partition","shape":"one-node"},
-                "resolved":{"at_ms":5003,"cut":[["n1","n3"],["n3","n1"],["n2","n3"]]},
+                "fault":{"kind":"partition","shape":"one-node","style":"hold"},
+                "resolved":{"at_ms":5003,"style":"hold","cut":[["n1","n3"],["n3","n1"],["n2","n3"]]},
                 "outcome":"installed","healed_at_ms":12004,"effect":{"bytes_held":18233}}"#,
         );
-        assert_eq!(told.asked, "shape one-node");
-        assert_eq!(told.resolved, "n1 ↔ n3, n2 → n3");
+        assert_eq!(told.asked, "shape one-node, style hold");
+        assert_eq!(told.resolved, "n1 ↔ n3, n2 → n3", "the style was asked for");
         assert_eq!(
             (told.start.text.as_str(), told.end.text.as_str()),
             ("5.003 s", "12.004 s")
@@ -304,7 +320,8 @@ mod tests {
                 "fault":{"kind":"kill","targets":["n1","n2"]}}"#,
         );
         assert_eq!(told.outcome, "never started");
-        assert_eq!(told.start.text, "planned 61.000 s");
+        assert_eq!(told.start.text, "61.000 s");
+        assert!(!told.began);
         assert_eq!(told.asked, "targets n1, n2");
         assert_eq!(told.end.text, "–");
     }

@@ -12,7 +12,7 @@ use crate::campaign_page::{self, CampaignRow};
 use crate::error::{ReportError, Result};
 use crate::run_page::{VerdictView, verdict_view};
 use crate::text::{self, printable};
-use crate::{assets, content_policy, reading};
+use crate::{archive, assets, content_policy, reading};
 
 /// Of the reason for a verdict, the list shows so much; the report has all of it.
 const WHY_CHARACTER_COUNT_MAX: usize = 160;
@@ -54,6 +54,8 @@ struct IndexRow {
     ok_key: i64,
     size: String,
     size_key: u64,
+    /// Where all of it is handed out in one file; empty if nobody serves it.
+    archive: String,
     /// What only a comparison shows: a line each, with a tab between name and value.
     more: String,
 }
@@ -63,15 +65,24 @@ struct IndexRow {
 /// # Errors
 /// When the store cannot be listed or the file cannot be written.
 pub fn render_index(store: &Store) -> Result<()> {
-    let (page, _) = page(store)?;
+    let (page, _) = page(store, Reached::OnDisk)?;
     std::fs::create_dir_all(store.root())
         .map_err(|source| results::Error::io("create the output folder", store.root(), source))?;
     write_atomically(&store.root().join("index.html"), page.as_bytes())?;
     Ok(())
 }
 
+/// How readers come to a list of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// They open the file.
+    OnDisk,
+    /// From the web server, which packs runs for them.
+    Served,
+}
+
 /// The list of all runs as HTML, and whether the newest may still be going on.
-pub(crate) fn page(store: &Store) -> Result<(String, bool)> {
+pub(crate) fn page(store: &Store, reached: Reached) -> Result<(String, bool)> {
     let Overviews { runs, unreadable } = overviews(store)?;
     let style = assets::index_style();
     let newest = runs.first();
@@ -88,14 +99,14 @@ pub(crate) fn page(store: &Store) -> Result<(String, bool)> {
         style,
         script: assets::INDEX_SCRIPT,
         campaigns: campaign_page::rows(&store.campaigns()),
-        rows: runs.iter().map(row).collect(),
+        rows: runs.iter().map(|run| row(run, reached)).collect(),
         unreadable: unreadable.collect(),
     };
     let page = page.render().map_err(ReportError::template("index.html"))?;
     Ok((page, is_live))
 }
 
-fn row(run: &Overview) -> IndexRow {
+fn row(run: &Overview, reached: Reached) -> IndexRow {
     let Overview {
         manifest,
         standing,
@@ -142,6 +153,10 @@ fn row(run: &Overview) -> IndexRow {
         ok_key: ok_count.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX)),
         size: shown(*size_bytes),
         size_key: *size_bytes,
+        archive: match reached {
+            Reached::OnDisk => String::new(),
+            Reached::Served => format!("{}{}", text::url_segment(name), archive::ENDING),
+        },
         more: more(run),
     }
 }

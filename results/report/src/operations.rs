@@ -5,13 +5,9 @@ use std::collections::BTreeMap;
 
 use results::history::{Operation, OperationType, Process};
 use results::standstill::Standstill;
-use serde_json::Value;
 
 use crate::names::{Names, Stretch, Texts};
-use crate::text;
-
-/// Values are shown up to this length; the whole ones are in `history.jsonl`.
-const VALUE_CHARACTER_COUNT_MAX: usize = 80;
+use crate::values;
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,7 +136,7 @@ impl Operations {
         operation.completed_ns = Some(line.time);
         operation.outcome = outcome;
         if outcome == Outcome::Ok {
-            let value = value_text(&line.value);
+            let value = values::told(&line.value);
             if self.values.get(operation.value) != value {
                 operation.value = self.values.add(&value);
             }
@@ -167,7 +163,7 @@ impl Operations {
             key: line.key.map(|key| self.keys.number(key.as_str())),
             node: None,
             error: None,
-            value: self.values.add(&value_text(&line.value)),
+            value: self.values.add(&values::told(&line.value)),
         });
     }
 
@@ -216,19 +212,6 @@ impl Operations {
         }
         rows
     }
-}
-
-/// A value in one line; empty for none, which is what calls without argument have.
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text::shortened(&one_line(text), VALUE_CHARACTER_COUNT_MAX),
-        other => text::shortened(&one_line(&other.to_string()), VALUE_CHARACTER_COUNT_MAX),
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text::printable(text).replace(['\n', '\t'], " ")
 }
 
 fn numbers_of<'a>(name: &str, operations: impl Iterator<Item = &'a Timed>) -> FunctionNumbers {

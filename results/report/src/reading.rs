@@ -10,6 +10,7 @@ use results::schedule::{FaultOutcome, ScheduledFault};
 use results::store::RunFolder;
 use results::verdict::Verdict;
 
+use crate::context::Background;
 use crate::operations::Operations;
 use crate::timeline::NodeTimeline;
 
@@ -66,16 +67,7 @@ impl Run {
             },
         );
 
-        let mut nodes = Vec::new();
-        for node in required(folder.nodes(), "nodes", &mut damages).unwrap_or_default() {
-            let mut timeline = NodeTimeline::new(&node, kills_of(&node, &faults));
-            let file = format!("nodes/{node}/trace.jsonl");
-            each_line(&folder.trace_path(&node), &file, &mut damages, |line| {
-                timeline.take_line(line)
-            });
-            nodes.push(timeline);
-        }
-
+        let nodes = nodes_of(folder, &faults, &mut damages);
         let is_going_on = manifest
             .as_ref()
             .is_some_and(|manifest| may_be_going_on(folder, manifest));
@@ -103,6 +95,14 @@ impl Run {
         !damaged.any(|damage| damage.file == "schedule.json")
     }
 
+    /// What went on besides, at any time.
+    pub(crate) fn background(&self) -> Background<'_> {
+        Background {
+            faults: &self.faults,
+            nodes: &self.nodes,
+        }
+    }
+
     /// The last moment that anything in the recording speaks of, in nanoseconds since the start.
     pub(crate) fn end_ns(&self) -> u64 {
         let finished = self.manifest.as_ref().and_then(|run| run.phases.finished);
@@ -118,6 +118,33 @@ impl Run {
         let planned = self.manifest.as_ref().map_or(0, |run| run.options.time_ms);
         planned.max(1000).saturating_mul(1_000_000)
     }
+}
+
+/// The lives of the nodes alone, as far as their traces can be read, until the last one of them fell silent.
+pub(crate) fn lives(folder: &RunFolder, faults: &[ScheduledFault]) -> Vec<NodeTimeline> {
+    let mut nodes = nodes_of(folder, faults, &mut Vec::new());
+    let end_ns = nodes.iter().map(NodeTimeline::last_event_ns).max();
+    for node in &mut nodes {
+        node.finish(end_ns.unwrap_or(0));
+    }
+    nodes
+}
+
+fn nodes_of(
+    folder: &RunFolder,
+    faults: &[ScheduledFault],
+    damages: &mut Vec<Damage>,
+) -> Vec<NodeTimeline> {
+    let mut nodes = Vec::new();
+    for node in required(folder.nodes(), "nodes", damages).unwrap_or_default() {
+        let mut timeline = NodeTimeline::new(&node, kills_of(&node, faults));
+        let file = format!("nodes/{node}/trace.jsonl");
+        each_line(&folder.trace_path(&node), &file, damages, |line| {
+            timeline.take_line(line)
+        });
+        nodes.push(timeline);
+    }
+    nodes
 }
 
 /// Name of a run's folder, also when the path ends in `.` or is a link.
@@ -203,11 +230,14 @@ fn each_line(
     }
 }
 
-/// When the nemesis killed `node`, in nanoseconds.
+/// Kinds of faults that end the processes of their targets as they begin.
+const KILLING: [&str; 4] = ["kill", "kill-clean", "restart", "wipe"];
+
+/// When the nemesis ended the process of `node`, in nanoseconds.
 fn kills_of(node: &str, faults: &[ScheduledFault]) -> Vec<u64> {
-    let kills = faults
-        .iter()
-        .filter(|fault| fault.fault.kind == "kill" && fault.outcome != Some(FaultOutcome::Skipped));
+    let kills = faults.iter().filter(|fault| {
+        KILLING.contains(&fault.fault.kind.as_str()) && fault.outcome != Some(FaultOutcome::Skipped)
+    });
     kills
         .filter_map(|fault| fault.resolved.as_ref())
         .filter(|resolved| resolved.nodes().any(|target| target == node))

@@ -11,7 +11,7 @@ use askama::Template;
 use results::manifest::Manifest;
 use results::overview::INTERRUPTED;
 use results::store::{RunFolder, write_atomically};
-use results::verdict::{CheckerResult, PropertyResult, Validity, Verdict};
+use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::Value;
 
 use crate::commands::{self, ReproduceCommand};
@@ -58,6 +58,7 @@ struct RunPage {
     commands: Vec<ReproduceCommand>,
     checkers: Vec<CheckerCard>,
     faults: Vec<FaultRow>,
+    never_began: usize,
     coverage: Option<CoverageTable>,
     schedule_readable: bool,
     toggles: Vec<Toggle>,
@@ -106,37 +107,69 @@ struct CheckerCard {
     open: bool,
 }
 
-impl CheckerCard {
-    /// Whether its properties are told in one line first: many that nobody has to mind.
-    fn is_folded(&self) -> bool {
-        self.properties.len() > PROPERTY_COUNT_OPEN && self.verdict.class == "valid"
-    }
+/// Properties of a checker that are told together.
+struct PropertyTable<'a> {
+    /// What they are folded away behind; empty if they are not.
+    summary: String,
+    rows: Vec<&'a PropertyRow>,
+}
 
-    /// How many properties it has, by verdict.
-    fn tally(&self) -> String {
-        let count = |class: &str| {
-            let its = self.properties.iter();
-            its.filter(|one| one.verdict.class == class).count()
-        };
-        let parts = [
-            ("valid", "valid"),
-            ("invalid", "invalid"),
-            ("unknown", "never exercised or not decidable"),
-        ];
-        let told = parts
-            .into_iter()
-            .map(|(class, word)| (count(class), word))
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{count} {word}"));
-        let told: Vec<_> = told.collect();
-        format!("{} properties: {}", self.properties.len(), told.join(", "))
+impl PropertyTable<'_> {
+    fn has_sources(&self) -> bool {
+        self.rows.iter().any(|row| !row.source.is_empty())
     }
+}
+
+impl CheckerCard {
+    /// Many properties that nobody has to mind are told in one line first, behind those that are broken.
+    fn tables(&self) -> Vec<PropertyTable<'_>> {
+        let rows = self.properties.iter();
+        let (broken, others): (Vec<_>, Vec<_>) =
+            rows.partition(|row| row.verdict.class == "invalid");
+        let are_many = self.properties.len() > PROPERTY_COUNT_OPEN;
+        let is_folded = are_many && (self.verdict.class == "valid" || !broken.is_empty());
+        if !is_folded {
+            let rows = [broken, others].concat();
+            return vec![PropertyTable {
+                summary: String::new(),
+                rows,
+            }];
+        }
+        let what = match broken.is_empty() {
+            true => "properties",
+            false => "other properties",
+        };
+        let folded = PropertyTable {
+            summary: tally(what, &others),
+            rows: others,
+        };
+        let open = PropertyTable {
+            summary: String::new(),
+            rows: broken,
+        };
+        vec![open, folded]
+    }
+}
+
+/// How many properties there are, by verdict.
+fn tally(what: &str, rows: &[&PropertyRow]) -> String {
+    let parts = [
+        ("valid", "valid"),
+        ("unknown", "never exercised or not decidable"),
+    ];
+    let told = parts.into_iter().filter_map(|(class, word)| {
+        let count = rows.iter().filter(|row| row.verdict.class == class).count();
+        (count > 0).then(|| format!("{count} {word}"))
+    });
+    let told: Vec<_> = told.collect();
+    format!("{} {what}: {}", rows.len(), told.join(", "))
 }
 
 struct PropertyRow {
     id: String,
     title: String,
     verdict: VerdictView,
+    /// Where it comes from, unless that is where all of its checker comes from.
     source: String,
     /// How often it was checked, which leads to what was.
     checked: Linked,
@@ -178,7 +211,9 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
     let moments = interactive::moments(&run);
     let checkers = checkers(&run);
     RunPage {
-        context: context_of_the_failure(&checkers, run.verdict.as_ref()),
+        context: (run.verdict.as_ref())
+            .map(|verdict| context::of_verdict(verdict, run.background()))
+            .unwrap_or_default(),
         checkers,
         timeline: unless_it_panics(|| interactive::timeline(&run, &moments), String::new),
         diagram: unless_it_panics(|| interactive::diagram(&run, &moments), Diagram::failed),
@@ -199,6 +234,9 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         facts: facts::settings(&run),
         notices: facts::notices(&run),
         commands: commands::reproduce(&run),
+        never_began: (run.faults.iter())
+            .filter(|fault| fault.outcome.is_none())
+            .count(),
         faults: faults::rows(&run.faults, run.verdict.as_ref()),
         coverage: coverage::of_verdict(run.verdict.as_ref()),
         schedule_readable: run.schedule_is_readable(),
@@ -272,26 +310,6 @@ pub(crate) fn verdict_view(valid: Option<Validity>, summary: &str) -> VerdictVie
     }
 }
 
-/// What else happened at the time of the violation that the verdict tells.
-fn context_of_the_failure(checkers: &[CheckerCard], verdict: Option<&Verdict>) -> Vec<Linked> {
-    let told = verdict.map(|verdict| verdict.valid.reason_in(&verdict.summary));
-    let is_told = |card: &&CheckerCard| {
-        told.and_then(|told| told.strip_prefix(&card.name))
-            .is_some_and(|rest| rest.starts_with(':'))
-    };
-    let failed = || checkers.iter().filter(|card| card.open);
-    let Some(card) = failed().find(is_told).or_else(|| failed().next()) else {
-        return Vec::new();
-    };
-    let properties = card.properties.iter().map(|property| &property.evidence);
-    let evidence = std::iter::once(&card.evidence).chain(properties).flatten();
-    let mut contexts = evidence.map(|evidence| &evidence.context);
-    contexts
-        .find(|context| !context.is_empty())
-        .cloned()
-        .unwrap_or_default()
-}
-
 /// What ended the run before its time, in a sentence.
 fn stopped(manifest: Option<&Manifest>) -> String {
     let reason = manifest.and_then(Manifest::stop_reason);
@@ -359,7 +377,10 @@ fn properties(checker: &str, result: &CheckerResult, run: &Run) -> Vec<PropertyR
             id: printable(id),
             title: printable(&property.title),
             verdict: verdict_view(Some(property.valid), &property.summary),
-            source: printable(&property.source),
+            source: match property.source == result.source {
+                true => String::new(),
+                false => printable(&property.source),
+            },
             checked: checked(checker, id, property, result, &place),
             place,
             evidence,
@@ -411,6 +432,6 @@ fn place_of(checker: &str, id: &str) -> String {
 
 fn view_of(evidence: &Value, run: &Run) -> Option<EvidenceView> {
     let mut view = evidence::view(evidence)?;
-    view.context = context::lines(evidence, run);
+    view.context = context::lines(evidence, run.background());
     Some(view)
 }

@@ -17,6 +17,7 @@ use tower_http::services::ServeDir;
 
 use crate::error::{ReportError, Result};
 use crate::host::Names;
+use crate::index_page::Reached;
 use crate::{archive, campaign_page, index_page, render_run};
 
 /// The pages bring a stricter policy of their own; this one also covers recorded files.
@@ -132,7 +133,7 @@ fn is_meant(names: &Names, request: &Request) -> bool {
 
 async fn list(site: &Site) -> Response {
     let store = site.store.clone();
-    let page = tokio::task::spawn_blocking(move || index_page::page(&store));
+    let page = tokio::task::spawn_blocking(move || index_page::page(&store, Reached::Served));
     answer(page.await, "The list of runs could not be rendered.")
 }
 

@@ -17,14 +17,25 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// At most `limit` characters of `text`, with an ellipsis where something was left out.
+/// At most `limit` characters of `text`, with an ellipsis where something was left out: between two words, if there
+/// is a place near the end.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    let Some((cut, _)) = text.char_indices().nth(limit.saturating_sub(1)) else {
+        return text.to_owned();
+    };
     if text.chars().count() <= limit {
         return text.to_owned();
     }
-    let mut short: String = text.chars().take(limit.saturating_sub(1)).collect();
-    short.push('…');
-    short
+    let short = &text[..cut];
+    let words = match text[cut..].starts_with(' ') {
+        true => Some(short),
+        false => short.rsplit_once(' ').map(|(words, _)| words),
+    };
+    let near = words.filter(|words| words.len() * 4 >= short.len() * 3);
+    format!(
+        "{}…",
+        near.unwrap_or(short).trim_end_matches([' ', ',', ';', ':'])
+    )
 }
 
 /// What carried bytes in a run.
@@ -130,6 +141,16 @@ mod tests {
         assert_eq!(duration_ms(303_000), "5 min 3 s");
         assert_eq!(duration_ms(7_250), "7.2 s");
         assert_eq!(moment_ns(12_304_000_000), "12.304 s");
+    }
+
+    #[test]
+    fn a_long_text_ends_between_two_words() {
+        assert_eq!(shortened("three words fit", 15), "three words fit");
+        assert_eq!(shortened("three words, or four", 15), "three words…");
+        assert_eq!(shortened("three words or four", 12), "three words…");
+        assert_eq!(shortened("a veryverylongword", 12), "a veryveryl…");
+        assert_eq!(shortened("äöü", 2), "ä…");
+        assert_eq!(shortened("", 0), "");
     }
 
     #[test]

@@ -261,6 +261,13 @@ impl NodeTimeline {
         }
     }
 
+    /// The epoch it was in at a time, as far as it had told of one by then.
+    pub(crate) fn epoch_at(&self, at_ns: u64) -> Option<i32> {
+        let known = self.epoch_changes.iter().rev();
+        let mut known = known.skip_while(|(changed_ns, _)| *changed_ns > at_ns);
+        known.next().map(|(_, epoch)| *epoch)
+    }
+
     /// Time of the last event, in nanoseconds.
     pub(crate) fn last_event_ns(&self) -> u64 {
         self.last_event_ns

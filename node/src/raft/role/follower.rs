@@ -22,6 +22,8 @@ const FETCH_MAX_BYTES: u64 = 1024 * 1024;
 pub(crate) struct Follower {
     pub(crate) leader: NodeId,
     pub(crate) fetch_deadline_ns: u64,
+    /// Whether the leader said that it gives up its epoch, which moves the deadline.
+    pub(crate) has_leader_resigned: bool,
     /// When to look next whether the voters list this replica rightly.
     pub(crate) upkeep_deadline_ns: u64,
     /// Whether this leader knows what a configured voter says of itself, which is in no log.
@@ -40,6 +42,7 @@ impl Follower {
         Self {
             leader,
             fetch_deadline_ns: deadline_ns,
+            has_leader_resigned: false,
             upkeep_deadline_ns: deadline_ns,
             has_updated_leader: false,
             has_fetched: false,
@@ -84,17 +87,26 @@ impl Replica {
         let RoleState::Follower(state) = &self.role else {
             return false;
         };
-        let leader = state.leader;
+        let (leader, has_resigned) = (state.leader, state.has_leader_resigned);
         let due = is_due(state.fetch_deadline_ns, self.now_ns);
         if due {
             // What is still asked there is forgotten, and so would be that nobody answered.
             self.note_silence(leader);
         }
         if due && self.is_voter() {
-            self.become_prospective("fetch timeout");
+            let reason = if has_resigned {
+                "leader resigned"
+            } else {
+                "fetch timeout"
+            };
+            self.become_prospective(reason);
         } else if due {
             let quorum_state = self.quorum_state;
-            self.become_unattached(quorum_state, NEVER_NS, "fetch timeout of an observer");
+            let reason = match has_resigned {
+                true => "leader of an observer resigned",
+                false => "fetch timeout of an observer",
+            };
+            self.become_unattached(quorum_state, NEVER_NS, reason);
         }
         due
     }
@@ -286,6 +298,7 @@ impl Replica {
             && state.leader == leader
         {
             state.fetch_deadline_ns = deadline_ns;
+            state.has_leader_resigned = true;
         }
     }
 }

@@ -4,11 +4,16 @@
 use results::verdict::{CheckerResult, Validity};
 use serde_json::Value;
 
+use crate::context;
+use crate::evidence;
 use crate::reading::Run;
 use crate::text;
 
 /// More elections than this make a list that nobody reads.
 const ELECTION_COUNT_MAX: usize = 200;
+
+/// Longest label, in characters: what a checker says of a violation, as a rule in full.
+const LABEL_LENGTH_MAX: usize = 600;
 
 /// A stretch of time to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,31 +85,17 @@ fn violations_of(name: &str, result: &CheckerResult) -> Vec<Moment> {
 }
 
 /// When the evidence happened; `None` for evidence that names no time.
-fn moment(label: &str, evidence: &Value) -> Option<Moment> {
-    let operations = evidence.get("operations").and_then(Value::as_array);
+fn moment(label: &str, told: &Value) -> Option<Moment> {
+    let operations = told.get("operations").and_then(Value::as_array);
     let operations = operations.map(Vec::as_slice).unwrap_or_default();
-    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64);
-    let mut times: Vec<u64> = operations
-        .iter()
-        .flat_map(|one| [number(one, "invoked_ns"), number(one, "completed_ns")])
-        .flatten()
-        .collect();
-    if times.is_empty() {
-        let event = evidence
-            .get("event")
-            .and_then(|event| number(event, "time"));
-        times.extend(number(evidence, "time").or(event));
-    }
+    let (from_ns, to_ns) = context::window(told)?;
     Some(Moment {
-        label: text::shortened(&text::printable(label), 200),
+        label: text::shortened(&text::printable(label), LABEL_LENGTH_MAX),
         violation: true,
-        from_ns: times.iter().copied().min()?,
-        to_ns: times.iter().copied().max()?,
-        indices: operations
-            .iter()
-            .filter_map(|one| number(one, "index"))
-            .collect(),
-        failing: number(evidence, "failing_index"),
+        from_ns,
+        to_ns,
+        indices: operations.iter().filter_map(evidence::index_of).collect(),
+        failing: told.get("failing_index").and_then(Value::as_u64),
     })
 }
 

@@ -8,15 +8,11 @@ function element(id) {
 function control(timeline) {
   const { table, view, head } = timeline;
   fill(element("timeline-key"), sorted(head.keys));
+  element("timeline-key").parentElement.hidden = head.keys.length === 0;
   fill(element("timeline-function"), sorted(head.functions));
   const violations = head.moments.filter((moment) => moment.violation);
   const jumps = element("timeline-jump");
-  head.moments.forEach((moment, i) => {
-    const option = document.createElement("option");
-    option.value = String(i);
-    option.textContent = `${moment.violation ? "✗ " : ""}${clock(moment.from, 1000)} ${moment.label}`;
-    jumps.append(option);
-  });
+  offer(jumps, head.moments);
   jumps.parentElement.hidden = head.moments.length === 0;
   element("timeline-violation").hidden = violations.length === 0;
 
@@ -129,6 +125,17 @@ function point(timeline, select) {
     select(found?.operation ?? NEVER);
     if (found?.words) element("timeline-detail").textContent = found.words;
   };
+}
+
+/** Offers moments in a list, in as many words as fit a line. */
+function offer(jumps, moments) {
+  moments.forEach((moment, i) => {
+    const option = document.createElement("option");
+    option.value = String(i);
+    const label = moment.label.length > 110 ? `${moment.label.slice(0, 110).replace(/\s+\S*$/, "")}…` : moment.label;
+    option.textContent = `${moment.violation ? "✗ " : ""}${clock(moment.from, 1000)} ${label}`;
+    jumps.append(option);
+  });
 }
 
 function sorted(names) {

@@ -3,6 +3,7 @@
 const ROW = 74;
 const HELD_US = 50_000;
 const ARROW_COUNT_MAX = 4000;
+const LABELLED_COUNT_MAX = 90;
 
 class MessageTable {
   constructor({ head, columns }) {
@@ -103,11 +104,13 @@ class MessageDiagram {
     context.rect(GUTTER, 0, width - GUTTER - MARGIN, height);
     context.clip();
     this.places = new Places();
+    this.words = [];
     this.paintFaults(context, height);
     this.table.head.nodes.forEach((_, node) => this.paintNode(context, node));
     this.choose();
     for (const i of this.drawn) this.paintArrow(context, i, i === this.selected);
-    if (this.drawn.length <= 90) this.paintLabels(context);
+    this.paintWords(context);
+    if (this.drawn.length <= LABELLED_COUNT_MAX) this.paintLabels(context);
     context.restore();
     context.textAlign = "right";
     context.fillStyle = ink("ink");
@@ -116,11 +119,12 @@ class MessageDiagram {
 
   paintFaults(context, height) {
     const { view } = this;
-    for (const fault of this.timeline.faults) {
-      if (!fault.applied || fault.to < view.from || fault.from > view.to) continue;
+    const seen = this.timeline.faults.filter((fault) => fault.applied && fault.to >= view.from && fault.from <= view.to);
+    const shade = shadeOf(seen);
+    for (const fault of seen) {
       const x = Math.max(view.x(fault.from), GUTTER);
       context.fillStyle = ink(`fault-${fault.colour}`);
-      context.globalAlpha = 0.1;
+      context.globalAlpha = shade;
       context.fillRect(x, 18, Math.max(2, view.x(fault.to) - x), height - 22);
       context.globalAlpha = 1;
       context.textAlign = "left";
@@ -155,8 +159,6 @@ class MessageDiagram {
       const across = Math.max(2, Math.min(view.x(to), view.width) - x);
       context.fillRect(x, y - thick / 2, across, thick);
     }
-    context.textAlign = "left";
-    context.fillStyle = ink("ink");
     let free = -Infinity;
     const epochs = life?.epochs ?? [];
     for (let at = 0; at < epochs.length; at += 2) {
@@ -166,13 +168,11 @@ class MessageDiagram {
       const text = `e${epochs[at + 1]}`;
       const across = context.measureText(text).width + 6;
       if (x < free || !this.places.take(x + 3 + across / 2, y - 12, across)) continue;
-      context.fillRect(x, y - 12, 1, 16);
-      context.fillText(text, x + 3, y - 12);
+      this.words.push({ text, x, y: y - 12, across, colour: ink("ink"), from: y - 12, down: 16 });
       free = x + across + 6;
     }
     const start = table.markStart[node];
     const end = start + table.head.mark_counts[node];
-    context.fillStyle = ink("muted");
     free = -Infinity;
     const first = firstLate(start, end, (place) => table.markAt[place] > view.from);
     for (let place = Math.max(start, first - 1); place < end && table.markAt[place] <= view.to; place += 1) {
@@ -183,9 +183,28 @@ class MessageDiagram {
       const across = context.measureText(text).width + 6;
       free = x + across + 6;
       if (!this.places.take(x + 3 + across / 2, y + 13, across)) continue;
-      context.fillRect(x, y + 4, 1, 8);
-      context.fillText(text, x + 3, y + 13);
+      this.words.push({ text, x, y: y + 13, across, colour: ink("muted"), from: y + 4, down: 8 });
     }
+  }
+
+  /** Epochs and high watermarks of the nodes, above the arrows that would cross them out. */
+  paintWords(context) {
+    context.textAlign = "left";
+    for (const { text, x, y, across, colour, from, down } of this.words) {
+      context.fillStyle = ink("card");
+      context.globalAlpha = 0.8;
+      context.fillRect(x + 1, y - 6, across - 2, 12);
+      context.globalAlpha = 1;
+      context.fillStyle = colour;
+      context.fillRect(x, from, 1, down);
+      context.fillText(text, x + 3, y);
+    }
+  }
+
+  /** How many messages leave within a stretch. */
+  countSent(from, to) {
+    const first = firstLate(0, this.table.count, (i) => this.table.sent[i] >= from);
+    return firstLate(first, this.table.count, (i) => this.table.sent[i] > to) - first;
   }
 
   /** Which messages of the stretch are drawn: all, or when they are too many, those that are not fetches. */
@@ -295,16 +314,16 @@ function controlMessages(diagram, timeline) {
   const { view, table } = diagram;
   const { moments } = timeline.head;
   const visit = (moment) => {
-    if (moment.violation) view.show(moment.to - 150_000, moment.to + 50_000);
-    else view.show(moment.from - 60_000, moment.from + 25_000);
+    // As long as there are few enough messages to be told in words.
+    const fewer = (at, before, after) => {
+      while (before > 10_000 && diagram.countSent(at - before, at + after) > LABELLED_COUNT_MAX) [before, after] = [before / 2, after / 2];
+      view.show(at - before, at + after);
+    };
+    if (moment.violation) fewer(moment.to, 150_000, 50_000);
+    else fewer(moment.from, 60_000, 25_000);
   };
   const jumps = element("messages-jump");
-  moments.forEach((moment, i) => {
-    const option = document.createElement("option");
-    option.value = String(i);
-    option.textContent = `${moment.violation ? "✗ " : ""}${clock(moment.from, 1000)} ${moment.label}`;
-    jumps.append(option);
-  });
+  offer(jumps, moments);
   jumps.addEventListener("change", () => {
     if (jumps.value !== "") visit(moments[Number(jumps.value)]);
   });

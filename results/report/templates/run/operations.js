@@ -109,7 +109,11 @@ class OperationTable {
     const same = (names, shift) => new Set(names.flatMap((name, i) => (name.toLowerCase() === sought ? [i + shift] : [])));
     const byKey = (keys) => (i) => keys.has(this.key[i]);
     switch (field) {
-      case "key": return byKey(same(head.keys, 1));
+      case "key": {
+        // The steps of a transaction name their keys themselves.
+        const [own, step] = [byKey(same(head.keys, 1)), this.textTest(` ${sought}=`, false)];
+        return (i) => own(i) || (!this.key[i] && step(i));
+      }
       case "value": return this.textTest(sought, true);
       case "process": return (i) => String(this.process[i]) === sought;
       case "index": return (i) => String(this.index[i]) === sought;

@@ -22,7 +22,11 @@ function linkToFaults() {
   if (!shown) return;
   const rows = [...document.querySelectorAll("#faults tr[id]")];
   const narrow = (wanted, what) => {
-    for (const row of rows) row.hidden = wanted !== null && !wanted.has(row.id);
+    for (const row of rows) {
+      row.hidden = wanted !== null && !wanted.has(row.id);
+      const folded = row.closest("details");
+      if (folded && wanted?.has(row.id)) folded.open = true;
+    }
     shown.hidden = wanted === null;
     const count = rows.filter((row) => !row.hidden).length;
     shown.querySelector("output").textContent = `${count} of ${rows.length} faults${what ? `: ${what}` : ""}`;

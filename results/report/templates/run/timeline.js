@@ -79,8 +79,9 @@ class Timeline {
 
   paintFaults(context) {
     const { view } = this;
-    for (const fault of this.head.faults) {
-      if (fault.to < view.from || fault.from > view.to) continue;
+    const seen = this.head.faults.filter((fault) => fault.to >= view.from && fault.from <= view.to);
+    const shade = shadeOf(seen);
+    for (const fault of seen) {
       const x = view.x(fault.from);
       const across = Math.max(2, view.x(fault.to) - x);
       const y = this.bandTop + BAND * this.kinds.indexOf(fault.kind);
@@ -88,7 +89,7 @@ class Timeline {
       if (fault.applied) {
         context.fillStyle = colour;
         context.fillRect(x, y + 1, across, BAND - 3);
-        context.globalAlpha = 0.1;
+        context.globalAlpha = shade;
         context.fillRect(x, this.stripTop, across, this.laneBottom - this.stripTop);
         context.globalAlpha = 1;
       } else {
@@ -275,8 +276,11 @@ class Timeline {
       context.lineTo(tip + 5, 18);
       context.lineTo(tip, 28);
       context.fill();
-      context.textAlign = "left";
-      context.fillText(fitted(context, moment.label, Math.min(320, view.width - tip - 20)), tip + 9, 24);
+      // Beside the mark, on the side where there is room.
+      const toTheLeft = tip > view.width - 200;
+      const room = Math.min(320, toTheLeft ? tip - GUTTER - 20 : view.width - tip - 20);
+      context.textAlign = toTheLeft ? "right" : "left";
+      context.fillText(fitted(context, moment.label, room), toTheLeft ? tip - 9 : tip + 9, 24);
     }
     for (const { i, failing } of this.involved) {
       if (table.end[i] < view.from || table.start[i] > view.to) continue;
@@ -396,6 +400,11 @@ class Timeline {
   isOverview(y) {
     return y > this.laneBottom + 6;
   }
+}
+
+/** How much a fault darkens what lies behind it: less where there are many, which would add up. */
+function shadeOf(faults) {
+  return 0.1 / Math.max(1, faults.filter((fault) => fault.applied).length / 3);
 }
 
 function describeFault(fault) {

@@ -146,7 +146,7 @@ fn every_fault_has_its_row() {
         "n1 −300 ms ×1.2",
         "would leave no majority",
         "never started",
-        "planned 61.000 s",
+        "61.000 s",
         "stopped 0 ms",
     ] {
         assert!(text.contains(told), "{told}");
