@@ -50,17 +50,17 @@ impl ClientOperation<'_> {
             })
     }
 
-    /// Who did it, where and when: "by process 3 on n1 from 1.000 s to 1.002 s".
+    /// Who did it, where and when: "by process 3 on n1 from 1.000 s to 1.002 s", or "at 1.000 s" if it was as short.
     pub(crate) fn by_whom(&self) -> String {
         let completion = self.completion.map_or(self.invoke, |(_, line)| line);
         let node = completion.node.as_ref();
         let node = node.map_or_else(String::new, |node| format!(" on {node}"));
-        format!(
-            "by process {}{node} from {} to {}",
-            self.process,
-            seconds(self.invoke.time),
-            seconds(completion.time)
-        )
+        let (from, to) = (seconds(self.invoke.time), seconds(completion.time));
+        let when = match from == to {
+            true => format!("at {from}"),
+            false => format!("from {from} to {to}"),
+        };
+        format!("by process {}{node} {when}", self.process)
     }
 
     /// The operation as evidence, with the value that matters.

@@ -28,10 +28,9 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
     pack(&folder, &progress);
     render(&store, &folder, &progress);
     let store = args.store.out.to_string_lossy();
-    let report = folder.report_path().display().to_string();
     summary.run(
         (&manifest, &verdict),
-        Some(&report),
+        Some(&folder),
         None,
         &store,
         &progress,

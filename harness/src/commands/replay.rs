@@ -101,10 +101,9 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
         let is_interrupted = finished.stop_reason().is_some();
         let same = same_outcome(&original, &finished.verdict);
         let compared = comparison(&original, &finished.verdict, same, (number, args.times));
-        let report = finished.folder.report_path().display().to_string();
         summary.run(
             (&finished.manifest, &finished.verdict),
-            Some(&report),
+            Some(&finished.folder),
             (!is_interrupted).then_some(compared.as_str()),
             &args.execution.store.out.to_string_lossy(),
             &progress,

@@ -86,10 +86,7 @@ pub(super) fn replay(
                 },
                 &repeated.verdict,
             ),
-            stored
-                .as_ref()
-                .map(|folder| folder.report_path().display().to_string())
-                .as_deref(),
+            stored.as_ref(),
             Some(&outcome),
             &args.execution.store.out.to_string_lossy(),
             &progress,

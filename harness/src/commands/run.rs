@@ -41,9 +41,8 @@ pub fn run(args: &RunArgs, command: Vec<String>) -> Result<u8, Failure> {
     };
     let finished = execute(plan, &store, &mut progress)?;
     let store = args.execution.store.out.to_string_lossy();
-    let report = finished.folder.report_path().display().to_string();
     let run = (&finished.manifest, &finished.verdict);
-    summary.run(run, Some(&report), None, &store, &progress);
+    summary.run(run, Some(&finished.folder), None, &store, &progress);
     announce::verdict(&finished, &store, &args.execution.output)
 }
 

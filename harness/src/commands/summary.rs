@@ -7,6 +7,7 @@ use std::path::Path;
 
 use results::campaign::Campaign;
 use results::manifest::Manifest;
+use results::store::RunFolder;
 use results::verdict::{Validity, Verdict};
 use results_report::{RunSummary, campaign_markdown, run_markdown};
 
@@ -37,15 +38,20 @@ impl Summary {
         Ok(Self { file })
     }
 
-    /// Adds a run. `note` is what else is to be said; `report` is where its report is, if it was stored.
+    /// Adds a run. `note` is what else is to be said; `folder` is where it is, if it was stored.
     pub(super) fn run(
         &mut self,
         (manifest, verdict): (&Manifest, &Verdict),
-        report: Option<&str>,
+        folder: Option<&RunFolder>,
         note: Option<&str>,
         store: &str,
         progress: &Progress,
     ) {
+        if self.file.is_none() {
+            return;
+        }
+        let report = folder.map(|folder| folder.report_path().display().to_string());
+        let then = folder.map(|folder| at_that_time(folder, verdict));
         let commands = match manifest.name.as_str() {
             "" => Vec::new(),
             name => commands(name, store, verdict.valid),
@@ -53,7 +59,8 @@ impl Summary {
         let run = RunSummary {
             manifest,
             verdict,
-            report,
+            report: report.as_deref(),
+            then: &then.unwrap_or_default(),
             note,
             commands: &commands,
         };
@@ -82,6 +89,14 @@ impl Summary {
             progress.note(&format!("the summary could not be written: {error}"));
         }
     }
+}
+
+/// What went on at the time of a violation; nothing where that cannot be read, which the report tells.
+fn at_that_time(folder: &RunFolder, verdict: &Verdict) -> Vec<String> {
+    let schedule = folder.schedule();
+    let told =
+        schedule.map(|schedule| results_report::at_that_time(folder, verdict, &schedule.faults));
+    told.unwrap_or_default()
 }
 
 /// What to do with a stored run.

@@ -25,6 +25,8 @@ pub struct RunSummary<'a> {
     pub verdict: &'a Verdict,
     /// Where the report is, if there is one.
     pub report: Option<&'a str>,
+    /// What went on at the time of its violation, a line each.
+    pub then: &'a [String],
     /// What else is to be said, for people.
     pub note: Option<&'a str>,
     /// Commands with what they do.
@@ -49,6 +51,7 @@ pub fn run_markdown(run: &RunSummary<'_>) -> String {
     if let Some(reason) = manifest.stop_reason() {
         let _ = writeln!(text, "This run {}.\n", escaped(reason.told()));
     }
+    text.push_str(&at_that_time(run.then));
     text.push_str("| Checker | Verdict | Why |\n| --- | --- | --- |\n");
     for (name, result) in &verdict.checkers {
         let reason = text::shortened(&result.summary, REASON_MAX_COUNT);
@@ -81,6 +84,17 @@ pub fn run_markdown(run: &RunSummary<'_>) -> String {
     text.push_str(&list(&facts));
     text.push_str(&commands(run.commands));
     text
+}
+
+fn at_that_time(lines: &[String]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: String = lines
+        .iter()
+        .map(|line| format!("- {}\n", escaped(line)))
+        .collect();
+    format!("At that time:\n\n{lines}\n")
 }
 
 /// The summary of a campaign. `page` is where its page is, if there is one; `commands_of` are the commands for the
@@ -257,6 +271,16 @@ mod tests {
             escaped("from 17.328 s to 17.365 s"),
             "from 17.328 s to 17.365 s"
         );
+    }
+
+    #[test]
+    fn a_violation_comes_with_what_went_on_then() {
+        let told = at_that_time(&["fault #1: n1 | n2".to_owned(), "n1 led".to_owned()]);
+        assert_eq!(
+            told,
+            "At that time:\n\n- fault \\#1: n1 \\| n2\n- n1 led\n\n"
+        );
+        assert_eq!(at_that_time(&[]), "");
     }
 
     #[test]

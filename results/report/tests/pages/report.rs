@@ -165,16 +165,39 @@ fn a_violation_is_shown_next_to_the_faults_and_leaders_of_its_time() {
     let from = html.find("<ul class=\"context\">").unwrap();
     let list = &html[from..from + html[from..].find("</ul>").unwrap()];
     assert_eq!(list.matches("<li>").count(), 2, "{list}");
-    assert!(
-        list.contains("n3 elected leader of epoch 2 at 5.7"),
-        "{list}"
-    );
-    assert!(
-        list.contains("fault #1, partition (shape one-node, target leader): n1 ↔ n2"),
-        "{list}"
-    );
-    assert!(list.contains("from 5.003 s to 8.004 s"), "{list}");
+    assert!(list.contains("n3 led epoch 2 from 5.700 s to "), "{list}");
+    let fault =
+        "fault #1, from 5.003 s to 8.004 s: partition (shape one-node, target leader): n1 ↔ n2";
+    assert!(list.contains(fault), "{list}");
     assert!(html.contains("<p class=\"why\">linearizable: stale</p>"));
+}
+
+#[test]
+fn what_is_broken_stands_before_what_is_folded_away() {
+    let (_root, store) = store();
+    let mut verdict = crate::common::invalid_verdict();
+    let property = |valid: bool| {
+        json!({"valid": valid, "title": "a demand", "checked": 3, "source": "a paper",
+            "summary": if valid { "" } else { "it broke" }, "evidence": null})
+    };
+    let properties: serde_json::Map<_, _> = (1..=8)
+        .map(|number| (format!("Z{number}"), property(number != 7)))
+        .collect();
+    let checker = json!({"valid": false, "summary": "it broke", "source": "a paper",
+        "properties": properties, "evidence": null});
+    let checker = serde_json::from_value(checker).unwrap();
+    verdict.checkers.insert("made-up".to_owned(), checker);
+    let folder = crate::common::complete_run(&store, "one", 50, &verdict);
+    let html = rendered(&folder);
+    let place = |part: &str| html.find(part).unwrap_or_else(|| panic!("no {part}"));
+    let folded = place("<summary>7 other properties: 7 valid</summary>");
+    assert!(place("<b>Z7</b>") < folded && folded < place("<b>Z1</b>"));
+    // All of it comes from where its checker comes from.
+    assert_eq!(html.matches("a paper").count(), 1);
+
+    let began = place("aria-label=\"Faults\"");
+    let never = place("1 never started, as the run was over before their moment came");
+    assert!(began < never && never < place(">61.000 s<"));
 }
 
 #[test]

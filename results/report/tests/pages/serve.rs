@@ -296,6 +296,10 @@ async fn a_run_can_be_taken_away_in_one_file() {
     let served = served().await;
     let link = served.store.root().join("one/link.txt");
     std::os::unix::fs::symlink(served.root.path().join("secret.txt"), link).unwrap();
+    let list = format!("http://{}/", served.address);
+    let list = served.client.get(list).send().await.unwrap();
+    let list = list.text().await.unwrap();
+    assert!(list.contains("<a href=\"one.tar.gz\""), "{list}");
     let url = format!("http://{}/latest.tar.gz", served.address);
     let answer = served.client.get(url).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
