@@ -59,6 +59,7 @@ struct RunPage {
     checkers: Vec<CheckerCard>,
     faults: Vec<FaultRow>,
     never_began: usize,
+    is_going_on: bool,
     coverage: Option<CoverageTable>,
     schedule_readable: bool,
     toggles: Vec<Toggle>,
@@ -234,6 +235,7 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
         facts: facts::settings(&run),
         notices: facts::notices(&run),
         commands: commands::reproduce(&run),
+        is_going_on: run.is_going_on,
         never_began: (run.faults.iter())
             .filter(|fault| fault.outcome.is_none())
             .count(),
@@ -376,7 +378,14 @@ fn properties(checker: &str, result: &CheckerResult, run: &Run) -> Vec<PropertyR
         PropertyRow {
             id: printable(id),
             title: printable(&property.title),
-            verdict: verdict_view(Some(property.valid), &property.summary),
+            verdict: verdict_view(
+                Some(property.valid),
+                match result.summary.contains(&property.summary) {
+                    // Its checker has said so already.
+                    true => "",
+                    false => &property.summary,
+                },
+            ),
             source: match property.source == result.source {
                 true => String::new(),
                 false => printable(&property.source),

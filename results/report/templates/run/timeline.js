@@ -263,6 +263,8 @@ class Timeline {
 
   paintViolations(context) {
     const { view, table } = this;
+    // Violations of one moment have one label: the first one's.
+    let labelled = { left: Infinity, right: -Infinity };
     for (const moment of this.head.moments) {
       if (!moment.violation || moment.to < view.from || moment.from > view.to) continue;
       const [from, to] = [view.x(moment.from), view.x(moment.to)];
@@ -279,8 +281,12 @@ class Timeline {
       // Beside the mark, on the side where there is room.
       const toTheLeft = tip > view.width - 200;
       const room = Math.min(320, toTheLeft ? tip - GUTTER - 20 : view.width - tip - 20);
+      const label = fitted(context, moment.label, room);
+      const [left, right] = toTheLeft ? [tip - 9 - room, tip] : [tip, tip + 9 + context.measureText(label).width];
+      if (left < labelled.right && right > labelled.left) continue;
+      labelled = { left: Math.min(left, labelled.left), right: Math.max(right, labelled.right) };
       context.textAlign = toTheLeft ? "right" : "left";
-      context.fillText(fitted(context, moment.label, room), toTheLeft ? tip - 9 : tip + 9, 24);
+      context.fillText(label, toTheLeft ? tip - 9 : tip + 9, 24);
     }
     for (const { i, failing } of this.involved) {
       if (table.end[i] < view.from || table.start[i] > view.to) continue;
