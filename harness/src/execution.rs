@@ -11,6 +11,7 @@ use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions, S
 use results::ownership::Owner;
 use results::packed;
 use results::schedule::Schedule;
+use results::standstill::Standstill;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
@@ -67,6 +68,8 @@ pub struct Finished {
     pub verdict: Verdict,
     /// What was asked for, and what happened when.
     pub manifest: Manifest,
+    /// When the machine stood still while this process ran it; of a run that was only judged, nobody has looked.
+    pub standstills: Vec<Standstill>,
 }
 
 impl Finished {
@@ -208,6 +211,7 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
         manifest: folder.manifest()?,
         folder,
         verdict,
+        standstills: recorder.standstills().to_vec(),
     })
 }
 

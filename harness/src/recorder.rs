@@ -10,6 +10,7 @@ use results::json_lines::Writer;
 use results::manifest::{Manifest, Phases, RunOptions};
 use results::schedule::{Schedule, ScheduledFault};
 use results::shared_text::SharedText;
+use results::standstill::{STANDSTILL, Standstill};
 use results::store::RunFolder;
 use serde_json::Value;
 
@@ -32,6 +33,7 @@ pub struct Recorder {
     schedule: Schedule,
     manifest: Manifest,
     counts: Counts,
+    standstills: Vec<Standstill>,
     /// Keys and names of nodes that are in the history already.
     known: BTreeSet<SharedText>,
     /// Looks at the history as it grows, if that is wanted.
@@ -129,6 +131,7 @@ impl Recorder {
             schedule,
             manifest,
             counts: Counts::default(),
+            standstills: Vec::new(),
             known: BTreeSet::new(),
             watch: None,
             is_schedule_stale: false,
@@ -216,6 +219,15 @@ impl Recorder {
             operation.f = Cow::Owned(f.to_owned());
             operation.value = value;
         })
+    }
+
+    /// Records that the machine stood still.
+    ///
+    /// # Errors
+    /// When the history cannot be written.
+    pub fn standstill(&mut self, one: Standstill) -> results::Result<()> {
+        self.standstills.push(one);
+        self.nemesis(one.until_ns, STANDSTILL, one.value())
     }
 
     /// The text as it is in the history already, so that it is there once and not on every line.
@@ -319,6 +331,11 @@ impl Recorder {
         self.keep_stale_schedule()?;
         self.manifest.ended = Some(chrono::Utc::now());
         self.keep_manifest()
+    }
+
+    /// When the machine stood still so far.
+    pub fn standstills(&self) -> &[Standstill] {
+        &self.standstills
     }
 
     /// Operations completed so far.

@@ -21,7 +21,7 @@ use nemesis::view::ClusterView;
 use results::history::OperationType;
 use results::manifest::{NodeTimers, RunOptions, StopReason};
 use results::schedule::{FaultOutcome, ResolvedFault, Schedule, ScheduledFault};
-use results::standstill::{STANDSTILL, Standstill};
+use results::standstill::Standstill;
 use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
@@ -359,8 +359,7 @@ impl<'a, W: World> Runner<'a, W> {
         };
         let note = format!("the machine, or the harness on it, {standstill}");
         self.progress.note(&note);
-        self.recorder
-            .nemesis(until_ns, STANDSTILL, standstill.value())
+        self.recorder.standstill(standstill)
     }
 
     fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {

@@ -39,6 +39,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<u8, Failure> {
         folder,
         verdict,
         manifest,
+        standstills: Vec::new(),
     };
     announce::verdict(&finished, &store, &args.output)
 }

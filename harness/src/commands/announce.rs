@@ -35,6 +35,7 @@ pub fn verdict(finished: &Finished, store: &str, output: &OutputArgs) -> Result<
         folder,
         verdict,
         manifest,
+        ..
     } = finished;
     let name = &manifest.name;
     let code = exit::of_validity(verdict.valid);

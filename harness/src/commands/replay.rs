@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow, bail};
 use checkers::replayed::{self, Replayed};
-use results::history::Operation;
 use results::manifest::{Manifest, RunOptions, SIMULATION};
 use results::schedule::{FaultOutcome, ResolvedFault, Schedule};
-use results::standstill::Standstill;
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
 
@@ -116,7 +114,7 @@ pub fn replay(args: &ReplayArgs, command: Vec<String>) -> Result<u8, Failure> {
             break;
         }
         same_count += u32::from(same);
-        let replayed = compared_faults(&finished.folder)?;
+        let replayed = replayed::compare(&finished.folder.schedule()?, &finished.standstills);
         // Where faults are aimed anew, or there were none, nothing could be another.
         same_faults_count += u32::from(replayed.as_ref().is_none_or(Replayed::is_same));
         compared_count += 1;
@@ -282,14 +280,6 @@ pub(super) fn same_outcome(original: &Verdict, repeated: &Verdict) -> bool {
     let found = repeated.failure_signature();
     original.valid == repeated.valid
         && (wanted.is_empty() || found.iter().any(|property| wanted.contains(property)))
-}
-
-fn compared_faults(replay: &RunFolder) -> anyhow::Result<Option<Replayed>> {
-    let history: Vec<Operation> = results::json_lines::read(&replay.history_path())?;
-    Ok(replayed::compare(
-        &replay.schedule()?,
-        &Standstill::all(&history),
-    ))
 }
 
 /// How the outcome of replay `number` of `times` compares with that of the run it repeats.
