@@ -2,7 +2,7 @@
 //! Never judges: whether the cluster kept its promises is decided elsewhere, from recorded evidence.
 //!
 //! The pure half ([`fault`], [`family`], [`capability`], [`plan`], [`schedule`], [`view`], [`budget`],
-//! [`resolve`], [`action`], [`timeline`], [`watch`], [`traffic`], [`tuning`])
+//! [`reach`], [`resolve`], [`action`], [`timeline`], [`watch`], [`traffic`], [`tuning`])
 //! serves both the simulation and real processes. The other half ([`links`], [`processes`],
 //! [`control`]) acts on real processes and needs no privileges beyond owning them; only [`switch`], with
 //! [`namespace`], needs a machine that gives every node a network of its own.
@@ -19,6 +19,7 @@ pub mod names;
 pub mod namespace;
 pub mod plan;
 pub mod processes;
+pub mod reach;
 pub mod resolve;
 pub mod schedule;
 pub mod switch;

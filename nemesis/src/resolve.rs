@@ -10,6 +10,7 @@ use crate::budget::{FaultBudget, minority};
 use crate::fault::{
     CLIENTS, Direction, Fault, Files, Group, LinkSelector, MembershipChange, Shape, Target, Targets,
 };
+use crate::reach::Reach;
 use crate::view::ClusterView;
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ const VOTERS_KEPT: usize = 2;
 pub struct Resolution {
     /// What to do.
     pub action: Action,
-    /// The leader was asked for but not known, so a drawn node stands in for it.
+    /// The leader was asked for but not known, or does not run, so a drawn node stands in for it.
     pub leader_unknown: bool,
 }
 
@@ -59,6 +60,7 @@ pub fn resolve(
         draws: Stream::new(seed, "resolve"),
         id,
         view,
+        reach: fault.reach(),
         voters: (0..view.nodes.len()).filter(is_voter).collect(),
         leader_unknown: false,
     };
@@ -74,12 +76,15 @@ const DRAW_NODE: u64 = 0;
 const DRAW_DIRECTION: u64 = 1;
 const DRAW_SPARE: u64 = 2;
 const DRAW_PLACE: u64 = 3;
+const DRAW_STAND_IN: u64 = 4;
 const DRAW_ORDER: u64 = 16;
 
 struct Resolver<'a> {
     draws: Stream,
     id: u64,
     view: &'a ClusterView,
+    /// How far the fault reaches.
+    reach: Reach,
     /// Positions of the voters.
     voters: Vec<usize>,
     leader_unknown: bool,
@@ -91,8 +96,7 @@ impl Resolver<'_> {
             && !fault.is_beyond_budget()
             && let Some(targets) = fault.targets()
         {
-            let can_be_down = matches!(fault, Fault::Wipe { .. });
-            let positions = self.within_budget(targets, files, can_be_down)?;
+            let positions = self.within_budget(targets, files)?;
             return Ok(on_nodes(fault, self.names(positions)));
         }
         Ok(match fault {
@@ -137,11 +141,8 @@ impl Resolver<'_> {
         let positions = match targets {
             Targets::One => vec![self.drawn()],
             Targets::Leader => vec![self.leader()],
-            Targets::Minority => self.voter_order()[..minority(voter_count)].to_vec(),
-            Targets::Majority => {
-                let majority = (voter_count / 2 + 1).min(voter_count);
-                self.voter_order()[..majority].to_vec()
-            }
+            Targets::Minority => self.drawn_minority(),
+            Targets::Majority => self.drawn_voters(voter_count / 2 + 1),
             Targets::All => (0..self.view.nodes.len()).collect(),
             Targets::Group(group) => self.group(*group)?,
             Targets::EventNode => vec![self.event_node()?],
@@ -157,14 +158,8 @@ impl Resolver<'_> {
 
     /// The targets whose data may be destroyed without the cluster losing what it acknowledged. Drawn
     /// targets are drawn among those, and another one stands in for a leader that is none of them; what was
-    /// asked for by name is hit as a whole or not at all. A disk can be replaced while its node is down
-    /// because of it (`can_be_down`), which is how such a node comes back.
-    fn within_budget(
-        &mut self,
-        targets: &Targets,
-        files: Files,
-        can_be_down: bool,
-    ) -> Result<Vec<usize>, String> {
+    /// asked for by name is hit as a whole or not at all.
+    fn within_budget(&mut self, targets: &Targets, files: Files) -> Result<Vec<usize>, String> {
         let mut budget = self.view.budget();
         let whom = match targets {
             Targets::Nodes(names) => names.join(", "),
@@ -177,12 +172,12 @@ impl Resolver<'_> {
             self.view.least_voter_count(),
             budget.allowed_count()
         );
+        let (view, reach) = (self.view, self.reach);
         let may_hit = |name: &String, budget: &FaultBudget| {
-            self.view.is_within_reach(name, can_be_down) && budget.may_hit(name, files)
+            view.is_within_reach(name, reach) && budget.may_hit(name, files)
         };
         if let Targets::One | Targets::Leader = targets {
             let leader = (*targets == Targets::Leader).then(|| self.leader());
-            let view = self.view;
             if let Some(leader) = leader.filter(|leader| may_hit(&view.nodes[*leader], &budget)) {
                 return Ok(vec![leader]);
             }
@@ -338,11 +333,11 @@ impl Resolver<'_> {
 
     fn group(&mut self, group: Group) -> Result<Vec<usize>, String> {
         let leader = match group {
-            Group::Followers => self.view.nodes[self.leader()].clone(),
+            Group::Followers => self.view.nodes[self.last_leader()].clone(),
             Group::Candidates | Group::Lagging | Group::Observers => String::new(),
         };
         let members = self.view.members(group, &leader)?;
-        Ok(self.all_positions(&members))
+        Ok(self.reachable_or_all(self.all_positions(&members)))
     }
 
     fn voter_change(
@@ -465,12 +460,66 @@ impl Resolver<'_> {
         drawn.ok_or_else(|| "there is no node outside the cluster that could be added".into())
     }
 
+    /// A drawn node. If it is out of reach, another one is drawn in its place: so a node that is within reach is
+    /// hit whatever became of the others.
     fn drawn(&self) -> usize {
         let node_count = self.view.nodes.len() as u64;
-        self.draws.below(self.id, DRAW_NODE, node_count) as usize
+        let drawn = self.draws.below(self.id, DRAW_NODE, node_count) as usize;
+        if node_count == 0 || self.is_within_reach(drawn) {
+            return drawn;
+        }
+        let others = self.reachable(0..self.view.nodes.len());
+        let stand_in = self.draws.choose(self.id, DRAW_STAND_IN, &others);
+        stand_in.copied().unwrap_or(drawn)
     }
 
+    /// Drawn voters, so many that a majority stays untouched: those that are out of reach are none of it. One in any
+    /// case, if one may ever be hit.
+    fn drawn_minority(&self) -> Vec<usize> {
+        let most = minority(self.voters.len());
+        let away = self.voters.iter().filter(|it| !self.is_within_reach(**it));
+        let left = most.saturating_sub(away.count());
+        self.drawn_voters(left.max(most.min(1)))
+    }
+
+    /// So many drawn voters, or as many as are within reach.
+    fn drawn_voters(&self, count: usize) -> Vec<usize> {
+        let mut drawn = self.reachable_or_all(self.voter_order());
+        drawn.truncate(count);
+        drawn
+    }
+
+    fn is_within_reach(&self, position: usize) -> bool {
+        self.view
+            .is_within_reach(&self.view.nodes[position], self.reach)
+    }
+
+    fn reachable(&self, positions: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let positions = positions.into_iter();
+        positions.filter(|it| self.is_within_reach(*it)).collect()
+    }
+
+    /// Those of these that are within reach. If none is, all: whoever is hit then tells why nothing came of it.
+    fn reachable_or_all(&self, positions: Vec<usize>) -> Vec<usize> {
+        match self.reachable(positions.iter().copied()) {
+            nobody if nobody.is_empty() => positions,
+            reachable => reachable,
+        }
+    }
+
+    /// The leader. One that is out of reach leads nobody any more, or soon will not; it stays where all are.
     fn leader(&mut self) -> usize {
+        let last = self.last_leader();
+        let is_anybody = !self.reachable(0..self.view.nodes.len()).is_empty();
+        if self.is_within_reach(last) || !is_anybody {
+            return last;
+        }
+        self.leader_unknown = true;
+        self.drawn()
+    }
+
+    /// Who is taken for the leader, whatever became of it.
+    fn last_leader(&mut self) -> usize {
         let leader = self.view.leader.as_ref();
         let known = leader.and_then(|name| self.view.nodes.iter().position(|node| node == name));
         known.unwrap_or_else(|| {

@@ -7,6 +7,7 @@ use results::trace::Role;
 
 use crate::budget::FaultBudget;
 use crate::fault::{Files, Group};
+use crate::reach::Reach;
 
 /// What is known of the cluster at the moment a fault is due.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +37,10 @@ pub struct ClusterView {
     /// The nodes that do not run at present, as far as the world tells: they have nothing to lose but their
     /// disks, and a drawn fault had better hit others.
     pub down: BTreeSet<String>,
+    /// The nodes that other faults have stopped, so that they do nothing at present.
+    pub stopped: BTreeSet<String>,
+    /// The nodes whose disks fail for other faults.
+    pub failing_disks: BTreeSet<String>,
     /// The node whose event started the fault, if an event did.
     pub event_node: Option<String>,
 }
@@ -64,10 +69,18 @@ impl ClusterView {
             .map_or(voter_count, |least| least.min(voter_count))
     }
 
-    /// Whether a fault can do anything to a node that needs it to run. A disk can be replaced while its node is
-    /// down because of it (`replaces_disks`), which is how such a node comes back.
-    pub fn is_within_reach(&self, node: &str, replaces_disks: bool) -> bool {
-        !self.down.contains(node) || (replaces_disks && self.damaged.contains_key(node))
+    /// Whether a fault that reaches so far can do anything to a node as it is now.
+    pub fn is_within_reach(&self, node: &str, reach: Reach) -> bool {
+        let is_up = !self.down.contains(node);
+        match reach {
+            Reach::Any => true,
+            Reach::Running => is_up,
+            Reach::Working => is_up && !self.stopped.contains(node),
+            Reach::Replaceable => {
+                let is_broken = self.damaged.contains_key(node);
+                (is_up || is_broken) && !self.failing_disks.contains(node)
+            }
+        }
     }
 
     /// How much data may still be destroyed.

@@ -1,7 +1,7 @@
 //! Owns the nodes of a run as processes, and the links between them.
 //! Never decides when something happens to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -207,6 +207,13 @@ impl Cluster {
             .unwrap_or_else(PoisonError::into_inner)
             .get(node)
             .copied()
+    }
+
+    /// Names of the nodes of which this is so; a node on which somebody works just now is left out.
+    pub(super) fn those_that(&self, is_so: impl Fn(&Slot) -> bool) -> BTreeSet<String> {
+        let slots = self.slots.iter();
+        let those = slots.filter(|(_, slot)| slot.try_lock().is_ok_and(|slot| is_so(&slot)));
+        those.map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn set_address(&self, node: &str, address: Option<SocketAddr>) {

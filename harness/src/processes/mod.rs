@@ -36,7 +36,7 @@ use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 
 use self::client::HttpClient;
-use self::cluster::Cluster;
+use self::cluster::{Cluster, Slot};
 use self::faults::ActiveFaults;
 use self::membership::Membership;
 use self::moments::Moments;
@@ -220,6 +220,8 @@ impl World for ProcessWorld {
             .filter(|node| cluster.address(node).is_none());
         ClusterView {
             down: down.cloned().collect(),
+            stopped: cluster.those_that(|slot| slot.stopped_since.is_some()),
+            failing_disks: cluster.those_that(Slot::has_failing_disk),
             has_client_links: self.has_client_links,
             ..self.shared.membership.view(leader)
         }

@@ -32,9 +32,9 @@ pub(super) fn awaits_nodes_ms(
     if !is_replayed || nodes.is_empty() || is_over {
         return None;
     }
+    let reach = Fault::from_description(&fault.fault).ok()?.reach();
     let view = view();
-    let is_wipe = matches!(action, Action::Wipe { .. });
-    let is_there = |node: &String| view.is_within_reach(node, is_wipe);
+    let is_there = |node: &String| view.is_within_reach(node, reach);
     (!nodes.iter().any(is_there)).then_some(now_ms + NODE_LOOK_MS)
 }
 

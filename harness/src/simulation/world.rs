@@ -587,9 +587,14 @@ impl World for SimulatedWorld {
     }
 
     fn view(&self, leader: Option<&str>) -> ClusterView {
-        let down = self.nodes.iter().filter(|node| !node.is_running());
+        let that = |is_so: fn(&SimulatedNode) -> bool| {
+            let nodes = self.nodes.iter().filter(|node| is_so(node));
+            nodes.map(|node| node.name.to_string()).collect()
+        };
         let view = ClusterView {
-            down: down.map(|node| node.name.to_string()).collect(),
+            down: that(|node| !node.is_running()),
+            stopped: that(|node| node.paused_since_ns.is_some()),
+            failing_disks: that(|node| node.disk.is_failing()),
             ..self.membership.book.view(leader)
         };
         if self.membership.can_change() {

@@ -52,9 +52,9 @@ pub enum Target {
 pub enum Targets {
     /// A drawn one.
     One,
-    /// As many drawn voters as leave a majority untouched.
+    /// As many drawn voters as leave a majority untouched, those counted that are down anyway; one at least.
     Minority,
-    /// The smallest number of drawn voters that leaves no majority.
+    /// The smallest number of drawn voters that leaves no majority, or as many of them as can be hit.
     Majority,
     /// Every node.
     All,
