@@ -195,6 +195,11 @@ pub struct FaultReport {
     pub effect: Map<String, Value>,
 }
 
+/// What is to be said of a node that was to take a snapshot, and has none that is newer than before.
+pub fn no_newer_snapshot(node: &str) -> String {
+    format!("{node} took no newer snapshot within a second, as where nothing new was committed")
+}
+
 /// What became of an attempt to take a fault back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HealReport {

@@ -460,6 +460,13 @@ impl Course {
         self.silence || self.given_up || pending == Some(true)
     }
 
+    /// Why a change came to nothing that nobody had to be asked for.
+    fn was_needless(&self, changed_count: usize) -> Option<String> {
+        let is_change = self.deadline_ms.is_some();
+        let is_needless = is_change && changed_count == 0 && self.answers.is_empty();
+        is_needless.then(|| "the voters are as they would be after it already".to_owned())
+    }
+
     fn outcome(&self) -> Outcome {
         let names = |members: &[Member]| -> Vec<String> {
             members.iter().map(|member| member.node.clone()).collect()
@@ -489,7 +496,11 @@ impl Course {
             } else {
                 FaultOutcome::Skipped
             },
-            reason: self.problem.clone().or_else(|| self.left_behind.clone()),
+            reason: self
+                .problem
+                .clone()
+                .or_else(|| self.left_behind.clone())
+                .or_else(|| self.was_needless(changed_count)),
             effect: match effect {
                 Value::Object(effect) => effect,
                 _ => Map::new(),

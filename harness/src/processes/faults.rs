@@ -20,7 +20,7 @@ use super::lives::{Slowed, all_of};
 use super::membership::Membership;
 use super::strobes::Strobing;
 use super::{disks, lives, stops};
-use crate::world::{FaultReport, HealReport};
+use crate::world::{FaultReport, HealReport, no_newer_snapshot};
 
 /// How long to wait for a node that another fault holds.
 pub(super) const HELD_LIMIT: Duration = Duration::from_secs(5);
@@ -413,7 +413,7 @@ async fn force_snapshots(cluster: &Cluster, nodes: Vec<String>) -> FaultReport {
                 taken_count += 1;
                 effect.insert(format!("{node}_snapshot_end"), json!(after));
             }
-            Ok(_) => problems.push(format!("{node} took no newer snapshot")),
+            Ok(_) => problems.push(no_newer_snapshot(node)),
             Err(problem) => problems.push(problem),
         }
     }

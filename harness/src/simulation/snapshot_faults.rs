@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 use super::events::Happening;
 use super::simulated_node::Life;
 use super::world::SimulatedWorld;
-use crate::world::{Event, FaultReport};
+use crate::world::{Event, FaultReport, no_newer_snapshot};
 
 const MS: u64 = 1_000_000;
 /// How long a snapshot is waited for.
@@ -38,6 +38,9 @@ impl SimulatedWorld {
                 Ok(node) if self.nodes[node].is_reachable() => {
                     left.push((node, self.snapshot_end(node)));
                     self.deliver(node, Arrival::TakeSnapshot);
+                }
+                Ok(node) if self.nodes[node].is_running() => {
+                    problems.push(format!("{name} is stopped"));
                 }
                 Ok(_) => problems.push(format!("{name} does not run")),
                 Err(problem) => problems.push(problem),
@@ -85,7 +88,7 @@ impl SimulatedWorld {
     fn report_snapshots(&mut self, errand: SnapshotErrand) {
         let mut problems = errand.problems;
         for (node, _) in errand.left {
-            problems.push(format!("{} took no newer snapshot", self.names[node]));
+            problems.push(no_newer_snapshot(&self.names[node]));
         }
         let mut effect = errand.effect;
         effect.insert("taken_count".into(), json!(errand.taken_count));

@@ -212,6 +212,16 @@ fn nothing_is_asked_while_nobody_leads() {
 }
 
 #[test]
+fn a_change_that_was_made_already_says_so() {
+    let mut cluster = Cluster::new(5, 5, 5);
+    cluster.change(1, &remove("n5"));
+    let outcome = cluster.change(2, &remove("n5"));
+    assert_eq!(outcome.outcome, FaultOutcome::Skipped);
+    let reason = outcome.reason.unwrap();
+    assert!(reason.contains("already"), "{reason}");
+}
+
+#[test]
 fn changes_of_several_faults_are_taken_back_one_by_one() {
     let mut cluster = Cluster::new(7, 5, 5);
     cluster.change(1, &add("n6"));
