@@ -110,6 +110,8 @@ pub fn refute<O: Object>(
     failed: u32,
     deadline: Option<Instant>,
 ) -> Refutation<O::State> {
+    // What the prefix cuts off ends within it, or soon after: only what never ends has a price worth finding.
+    let ways = By::ways(timeline.completed_count() < timeline.len());
     let deadlines = Deadlines::new(deadline);
     let end = timeline
         .events()
@@ -133,7 +135,7 @@ pub fn refute<O: Object>(
     let mut untried = window.as_ref();
     let mut is_explained = |refutation: &mut _| {
         let window = untried.take();
-        window.is_some_and(|window| window.explain(refutation, deadlines))
+        window.is_some_and(|window| window.explain(refutation, ways, deadlines))
     };
     if object.is_told_from_certainty() && is_explained(&mut refutation) {
         return refutation;
@@ -150,7 +152,7 @@ pub fn refute<O: Object>(
     };
     let is_short = prefix.len() <= WHOLE_MAX_COUNT || !has_window;
     let by = match is_short {
-        true => By::ways(&prefix).find(|by| is_refuted(&prefix, *by)),
+        true => ways.iter().find(|by| is_refuted(&prefix, **by)).copied(),
         false => None,
     };
     if by != Some(By::Searches) && is_explained(&mut refutation) {
@@ -170,7 +172,7 @@ pub fn refute<O: Object>(
                 let limits = By::Prices.limits(deadlines);
                 object.search(alone, By::Prices.settings(&limits))
             };
-            refutation.is_proved = prove(object, &prefix, &core, search);
+            refutation.is_proved = prove(object, &prefix, &core, ways, search);
             refutation.core = core;
         }
     }
@@ -208,10 +210,11 @@ enum By {
 
 impl By {
     /// Those that may tell something. Where every operation has an outcome, nothing has a price.
-    fn ways<A: Copy>(timeline: &Timeline<A>) -> impl Iterator<Item = Self> {
-        let has_unknown = timeline.events().len() < 2 * timeline.len();
-        let prices = has_unknown.then_some(Self::Prices);
-        std::iter::once(Self::Searches).chain(prices)
+    fn ways(has_unknown: bool) -> &'static [Self] {
+        match has_unknown {
+            true => &[Self::Searches, Self::Prices],
+            false => &[Self::Searches],
+        }
     }
 
     /// What an attempt may cost.
@@ -370,17 +373,22 @@ impl<'a, O: Object> Window<'a, O> {
 
     /// Reduces the window to what contradicts the certain state. False, and nothing is changed, if that
     /// is no better than what is known.
-    fn explain(&self, refutation: &mut Refutation<O::State>, deadlines: Deadlines) -> bool {
+    fn explain(
+        &self,
+        refutation: &mut Refutation<O::State>,
+        ways: &[By],
+        deadlines: Deadlines,
+    ) -> bool {
         let search = |weaker: &Timeline<O::Action>, by: By| {
             let limits = by.limits(deadlines);
             self.search(weaker, by.settings(&limits))
         };
-        let mut ways = By::ways(&self.timeline);
-        let Some(by) = ways.find(|by| is_none(&search(&self.timeline, *by))) else {
+        let mut tried = ways.iter();
+        let Some(by) = tried.find(|by| is_none(&search(&self.timeline, **by))) else {
             return false;
         };
         let object = self.started.specification;
-        let is_refuted = |weaker: &Timeline<O::Action>| is_none(&search(weaker, by));
+        let is_refuted = |weaker: &Timeline<O::Action>| is_none(&search(weaker, *by));
         let core = reduce(
             object,
             &self.timeline,
@@ -388,7 +396,7 @@ impl<'a, O: Object> Window<'a, O> {
             is_refuted,
             deadlines.of_all,
         );
-        let is_proved = prove(&self.started, &self.timeline, &core, |alone| {
+        let is_proved = prove(&self.started, &self.timeline, &core, ways, |alone| {
             search(alone, By::Prices)
         });
         if !refutation.core.is_empty() && !is_proved {
@@ -488,11 +496,13 @@ fn shown<O: Object>(
         .collect()
 }
 
-/// Whether every order of the core was tried in vain; if those are too many, at the prices that `search` finds.
+/// Whether every order of the core was tried in vain; if those are too many, at the prices that `search` finds, where
+/// these are among the ways.
 fn prove<S: Specification>(
     started: &S,
     timeline: &Timeline<S::Action>,
     core: &[CoreOperation],
+    ways: &[By],
     search: impl Fn(&Timeline<S::Action>) -> Searched<S::State>,
 ) -> bool {
     let (alone, _) = timeline.weaken(|place| {
@@ -505,6 +515,7 @@ fn prove<S: Specification>(
     match try_every_order(started, &alone, TRIAL_BUDGET) {
         Some(true) => panic!("the operations that should contradict each other have a legal order"),
         Some(false) => return true,
+        None if !ways.contains(&By::Prices) => return false,
         None => {}
     }
     match search(&alone) {
@@ -559,7 +570,7 @@ mod tests {
         // Five times 1, and something else between any two.
         assert_eq!(claims.len(), 9, "{claims:?}");
         assert!(claims.contains(&failed));
-        assert!(prove(&register, &timeline, &core, search));
+        assert!(prove(&register, &timeline, &core, By::ways(true), search));
         let Searched::None { charges, .. } = search(&timeline) else {
             panic!("it was refuted before");
         };
