@@ -46,6 +46,9 @@ pub struct ExploreArgs {
     /// fetches the snapshot
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub snapshots: u8,
+    /// In how many pieces a snapshot is fetched; a crash between them loses those that are there
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub snapshot_pieces: u8,
     /// Crashes on the way to a state, at most; each takes any part of what was not synced, and ends with a
     /// restart
     #[arg(long, default_value_t = 1, value_name = "COUNT")]

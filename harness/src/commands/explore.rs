@@ -78,6 +78,7 @@ fn bounds_of(args: &ExploreArgs) -> Bounds {
             losses: args.losses,
             duplicates: args.duplicates,
         },
+        snapshot_pieces: args.snapshot_pieces,
         bug: args.bug.clone(),
     }
 }

@@ -54,9 +54,17 @@ pub struct Bounds {
     pub beginning: Beginning,
     /// How often things may happen.
     pub budget: Budget,
+    /// In how many pieces a snapshot is fetched.
+    #[serde(default = "one_piece")]
+    pub snapshot_pieces: u8,
     /// Name of the seeded bug, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bug: Option<String>,
+}
+
+/// How snapshots were fetched before it could be said.
+fn one_piece() -> u8 {
+    1
 }
 
 /// The most nodes that do not vote at the beginning.

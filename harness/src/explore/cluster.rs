@@ -105,6 +105,7 @@ impl Course {
             member_count: bounds.members(),
             voter_count: bounds.nodes,
             voters_change: cluster.voters_change,
+            snapshot_pieces: bounds.snapshot_pieces,
             bug: self.bug,
         };
         for index in 0..bounds.members() {

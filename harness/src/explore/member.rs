@@ -206,6 +206,8 @@ pub(super) struct Setting {
     pub(super) voter_count: usize,
     /// Whether the voters are in the log, where they can change.
     pub(super) voters_change: bool,
+    /// In how many pieces a snapshot is sent.
+    pub(super) snapshot_pieces: u8,
     pub(super) bug: Option<Bug>,
 }
 
@@ -509,8 +511,12 @@ impl Member {
                     max_bytes: _,
                 } => {
                     if let Some(snapshot) = self.disk.snapshot(response.snapshot_id) {
-                        response.bytes = snapshot.bytes();
-                        response.bytes.drain(..response.position_bytes as usize);
+                        let bytes = snapshot.bytes();
+                        let piece_bytes = bytes
+                            .len()
+                            .div_ceil(self.setting.snapshot_pieces.max(1).into());
+                        let rest = bytes.iter().skip(response.position_bytes as usize);
+                        response.bytes = rest.take(piece_bytes).copied().collect();
                     }
                     let response = Box::new(Response::FetchSnapshot(*response));
                     outcome.sent.push(answer(ticket, response));

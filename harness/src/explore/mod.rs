@@ -18,8 +18,9 @@
 //! - **Nodes that are down.** To be down is to receive nothing; so a crash restarts the node at once.
 //! - **Losses that nobody notices.** A message that never arrives is a message that has not arrived yet. What
 //!   counts as a loss here is one that whoever waits for the answer notices.
-//! - **Half of a snapshot.** One is taken, sent and installed at once, and durable then; what happens to its file on the
-//!   way is the storage's matter. It holds the records themselves, so that it can be compared with what is committed.
+//! - **Half of a file.** A snapshot is taken and installed at once, and durable then; what a crash leaves of its file on
+//!   the way is the storage's matter, as is a log that is torn within a record. It is fetched in as many pieces as the
+//!   bounds say. It holds the records themselves, so that it can be compared with what is committed.
 //! - **When the log is dropped.** Once there is a snapshot, it may be dropped up to that at any time, or never.
 //! - **Names.** In a fresh cluster all nodes are alike, so the first timeout is that of the first node.
 

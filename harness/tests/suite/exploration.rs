@@ -30,6 +30,7 @@ fn bounds(beginning: Beginning, timeouts: u8, writes: u8, crashes: u8) -> Bounds
             losses: 0,
             duplicates: 0,
         },
+        snapshot_pieces: 1,
         bug: None,
     }
 }
@@ -246,6 +247,15 @@ fn snapshots_that_hold_too_much_or_too_little() {
     assert_eq!(unmodified.ended, Ended::AtDepth);
     let checked = &unmodified.checked;
     assert!(checked.snapshots > 1000 && checked.installations > 50);
+    // In pieces it takes longer, and a crash may come between them.
+    let in_pieces = Bounds {
+        snapshot_pieces: 2,
+        ..bounds.clone()
+    };
+    let in_pieces = to_depth(&in_pieces, 8, 2);
+    assert_eq!(in_pieces.ended, Ended::AtDepth);
+    let installations = in_pieces.checked.installations;
+    assert!(installations > 0 && installations < checked.installations);
     bounds.budget.removals = 1;
     finds("voters-not-in-snapshot", bounds, 1, "S2");
 }
