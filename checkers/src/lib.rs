@@ -33,6 +33,7 @@ pub mod nemesis;
 pub mod node_logs;
 pub mod onlooker;
 pub mod operations;
+mod orders;
 pub mod replayed;
 pub mod safety;
 mod standing;

@@ -64,6 +64,7 @@ const CHECK_EXAMPLES: &str = "Every key, or the whole where there are no keys, i
 
 Examples:
   harness check runs/latest/history.jsonl --model cas-register
+  harness export latest --format edn --output latest.edn; harness check latest.edn --model cas-register --keyed
   harness check store/latest/history.edn --model cas-register --keyed
   harness check etcd.log.gz --model cas-register --failed-cas observed";
 
@@ -73,7 +74,13 @@ const EXPLORE_EXAMPLES: &str = "Examples:
   # a seeded bug, from where a leader has committed
   harness explore --from elected --depth 9 --bug hwm-any-epoch
   # the steps that broke a rule, again
-  harness explore --replay runs/explored.json";
+  harness explore --replay runs/explored.json
+
+Not explored: how long things take (any timer may go off at any time, and a node is down for no time); what a crash
+leaves of a file that is half written (each write and each snapshot is there as a whole or not at all); disks that
+fail or lie; what is around the protocol core, such as applying records, sessions of clients, their timeouts, HTTP,
+observers that are never added, and requests of strangers; and everything beyond the bounds above. harness sim has
+all of that, without exhausting it.";
 
 /// What `sim --help` says below its flags.
 fn mischief_points() -> String {

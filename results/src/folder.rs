@@ -197,7 +197,7 @@ impl RunFolder {
         let mut paths = vec![self.history_path()];
         paths.extend(self.nodes()?.iter().map(|node| self.trace_path(node)));
         paths.retain(|path| {
-            std::fs::metadata(path).is_ok_and(|about| about.len() >= packed::WORTH_PACKING_BYTES)
+            std::fs::metadata(path).is_ok_and(|about| packed::is_worth_packing(about.len()))
         });
         if paths.is_empty() {
             return Ok(());

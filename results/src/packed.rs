@@ -9,13 +9,21 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
-use crate::{Error, Result};
+use crate::{Error, Result, byte_size};
 
 /// What the name of a packed file ends with.
 pub const ENDING: &str = ".gz";
 
 /// Smaller files are left as they are, so that anything can look into them.
 pub const WORTH_PACKING_BYTES: u64 = 1 << 20;
+
+/// What unpacks to more is refused, as a few bytes can unpack to any number; and what is larger is not packed.
+pub const UNPACKED_MAX_BYTES: u64 = 4 << 30;
+
+/// Whether a file of this size is packed.
+pub fn is_worth_packing(size_bytes: u64) -> bool {
+    (WORTH_PACKING_BYTES..=UNPACKED_MAX_BYTES).contains(&size_bytes)
+}
 
 /// The name under which `path` is kept when it is packed.
 pub fn packed_path(path: &Path) -> PathBuf {
@@ -37,20 +45,27 @@ pub fn present(path: &Path) -> PathBuf {
 /// Reads all of a file, packed or not.
 ///
 /// # Errors
-/// When it cannot be read, or its packed form is damaged.
+/// When it cannot be read, or its packed form is damaged or unpacks to more than [`UNPACKED_MAX_BYTES`].
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let place = present(path);
-    let mut content = Vec::new();
-    let content_of = |content: &mut Vec<u8>| match place == *path {
-        true => {
-            *content = std::fs::read(path)?;
-            Ok(())
-        }
-        false => GzDecoder::new(io::BufReader::new(File::open(&place)?))
-            .read_to_end(content)
-            .map(drop),
+    let content = match place == *path {
+        true => std::fs::read(path),
+        false => unpacked(&place, UNPACKED_MAX_BYTES),
     };
-    content_of(&mut content).map_err(|source| Error::io("read", &place, source))?;
+    content.map_err(|source| Error::io("read", &place, source))
+}
+
+/// What the packed file at `place` holds, if that is not more than so many bytes.
+fn unpacked(place: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let decoder = GzDecoder::new(io::BufReader::new(File::open(place)?));
+    decoder.take(max_bytes + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > max_bytes {
+        let limit = byte_size::shown(max_bytes);
+        return Err(io::Error::other(format!(
+            "it unpacks to more than {limit}, which no recorded file does"
+        )));
+    }
     Ok(content)
 }
 
@@ -135,6 +150,19 @@ mod tests {
         std::fs::remove_file(packed_path(&path)).unwrap();
         let message = read(&path).unwrap_err().to_string();
         assert!(message.contains("history.jsonl:"), "{message}");
+    }
+
+    #[test]
+    fn what_unpacks_to_more_than_there_may_be_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.jsonl");
+        std::fs::write(&path, vec![b' '; 100_000]).unwrap();
+        pack(&path).unwrap();
+        let place = packed_path(&path);
+        assert_eq!(unpacked(&place, 100_000).unwrap().len(), 100_000);
+        let message = unpacked(&place, 99_999).unwrap_err().to_string();
+        assert!(message.contains("more than 97.7 KiB"), "{message}");
+        assert!(is_worth_packing(WORTH_PACKING_BYTES) && !is_worth_packing(UNPACKED_MAX_BYTES + 1));
     }
 
     #[test]

@@ -372,13 +372,17 @@ pub(super) fn integer(word: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits.len() > 19 {
         return None;
     }
-    let mut number: i64 = 0;
+    // Below zero there is one number more.
+    let mut negative: i64 = 0;
     for digit in digits {
         let digit = i64::from(digit.wrapping_sub(b'0'));
         if !(0..10).contains(&digit) {
             return None;
         }
-        number = number.checked_mul(10)?.checked_add(digit)?;
+        negative = negative.checked_mul(10)?.checked_sub(digit)?;
     }
-    Some(if is_negative { -number } else { number })
+    match is_negative {
+        true => Some(negative),
+        false => negative.checked_neg(),
+    }
 }

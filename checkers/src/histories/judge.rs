@@ -399,6 +399,12 @@ fn undecided_summary<K: Key>(
         Limit::Configurations => "the limit of configurations was reached".to_owned(),
         Limit::Width => "too many operations are open at once".to_owned(),
         Limit::Cancelled => "it was cancelled".to_owned(),
+        Limit::Numbers => {
+            return format!(
+                "{}could not be decided: its sums may need more than 64 bits, which is not supported, as such a counter                  may wrap, refuse or grow; no order without such a sum was found",
+                words::key_prefix(history, subject.key, "", " ")
+            );
+        }
     };
     let timeline = &subject.timeline;
     format!(
@@ -409,4 +415,40 @@ fn undecided_summary<K: Key>(
         timeline.completed_count(),
         timeline.len() - timeline.completed_count(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+
+    #[test]
+    fn counters_that_need_more_than_64_bits_are_unknown_only_where_that_matters() {
+        let judged = |deltas: &[i64], observed: &str| {
+            let adds = deltas.iter().map(i64::to_string);
+            let adds = adds.map(|delta| (0, "add", delta.clone(), delta));
+            let read_last = (0, "read", "null".to_owned(), observed.to_owned());
+            let said = adds.chain([read_last]);
+            let lines = said.map(|(process, f, invoked, returned)| {
+                let line = |kind: &str, value: &str| {
+                    format!(r#"{{"process":{process},"type":"{kind}","f":"{f}","value":{value}}}"#)
+                };
+                format!("{}\n{}\n", line("invoke", &invoked), line("ok", &returned))
+            });
+            let text: String = lines.collect();
+            let history = read(text.as_bytes(), None, false).expect("well-formed");
+            judge(history, &Options::new(Model::Counter)).expect("counters")
+        };
+        let wrapped = judged(&[i64::MAX, 1], &i64::MIN.to_string());
+        assert_eq!(wrapped.valid, Validity::Unknown, "{}", wrapped.summary);
+        assert!(
+            wrapped.summary.contains("more than 64 bits"),
+            "{}",
+            wrapped.summary
+        );
+        let never_left = judged(&[i64::MAX, -i64::MAX, 5], "5");
+        assert_eq!(never_left.valid, Validity::Valid, "{}", never_left.summary);
+        let wrong = judged(&[i64::MAX - 1, 1], "5");
+        assert_eq!(wrong.valid, Validity::Invalid, "{}", wrong.summary);
+    }
 }

@@ -6,7 +6,6 @@ mod edn;
 mod json_lines;
 mod judge;
 mod keys;
-mod orders;
 pub(crate) mod pairs;
 mod record;
 mod recorded;
@@ -53,9 +52,12 @@ pub enum ReadError {
         /// How many it has.
         length: usize,
     },
-    /// The unpacked file would be too large.
-    #[error("the unpacked file has more than {} bytes", UNPACKED_MAX_BYTES)]
-    TooLarge,
+    /// The file, unpacked, would be too large.
+    #[error("unpacked, the file has more than {max_bytes} bytes, the most that is read")]
+    TooLarge {
+        /// How large it may be.
+        max_bytes: u64,
+    },
     /// The format cannot be told from the beginning of the file.
     #[error(
         "cannot tell the format of the history; say whether it is jsonl, edn or log with --format"
@@ -69,15 +71,17 @@ pub const UNPACKED_MAX_BYTES: u64 = u32::MAX as u64;
 /// What gzip files begin with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Unpacks what is packed with gzip, and leaves everything else as it is.
+/// Unpacks what is packed with gzip, and leaves everything else as it is. The result has `max_bytes` and
+/// [`UNPACKED_MAX_BYTES`] at most: a few packed bytes can stand for any number of others.
 ///
 /// # Errors
 ///
-/// If the packed data is damaged, or would be larger than [`UNPACKED_MAX_BYTES`].
-pub fn unpack(bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
+/// If the packed data is damaged, or would be larger.
+pub fn unpack(bytes: Vec<u8>, max_bytes: u64) -> Result<Vec<u8>, ReadError> {
+    let max_bytes = max_bytes.min(UNPACKED_MAX_BYTES);
     if !bytes.starts_with(&GZIP_MAGIC) {
-        if bytes.len() as u64 > UNPACKED_MAX_BYTES {
-            return Err(ReadError::TooLarge);
+        if bytes.len() as u64 > max_bytes {
+            return Err(ReadError::TooLarge { max_bytes });
         }
         return Ok(bytes);
     }
@@ -85,15 +89,15 @@ pub fn unpack(bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
     let mut decoder = MultiGzDecoder::new(bytes.as_slice());
     let read = decoder
         .by_ref()
-        .take(UNPACKED_MAX_BYTES + 1)
+        .take(max_bytes + 1)
         .read_to_end(&mut unpacked);
     read.map_err(|reason| ReadError::Gzip {
         reason,
         position: bytes.len() - decoder.get_ref().len(),
         length: bytes.len(),
     })?;
-    if unpacked.len() as u64 > UNPACKED_MAX_BYTES {
-        return Err(ReadError::TooLarge);
+    if unpacked.len() as u64 > max_bytes {
+        return Err(ReadError::TooLarge { max_bytes });
     }
     Ok(unpacked)
 }

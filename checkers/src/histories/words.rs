@@ -6,12 +6,11 @@ use serde_json::{Value as Json, json};
 
 use super::judge::Subject;
 use super::keys::{Key, StateOf};
-use super::orders;
 use super::pairs::Pairs;
 use super::record::History;
 use super::values::Value;
-use crate::EVIDENCE_LIST_MAX_COUNT;
 use crate::linearizability::Refutation;
+use crate::{EVIDENCE_LIST_MAX_COUNT, orders};
 
 /// One violation.
 pub(super) struct Explanation {
@@ -198,7 +197,8 @@ impl<K: Key> Speaker<'_, K> {
                 object.show_action(action, values)
             )
         };
-        orders::told(object, timeline, refutation, label, values)
+        let show_state = |state: &StateOf<K>| object.show_state(state, values);
+        orders::told(object.object(), timeline, refutation, label, show_state)
     }
 
     fn evidence(&self, refutation: &Refutation<StateOf<K>>, sentence: &str) -> Json {

@@ -129,6 +129,8 @@ pub enum Limit {
     Width,
     /// [`Limits::cancelled`].
     Cancelled,
+    /// What numbers with 64 bits can hold, where nobody says what becomes of those that need more.
+    Numbers,
 }
 
 /// How one order of search ended.

@@ -330,6 +330,49 @@ impl Object for Counter {
         use super::models::Kind;
         optional(timeline, |action| self.kind(action) != Kind::Pure)
     }
+
+    /// A counter that would leave 64 bits may wrap, refuse or grow: that it cannot have done one of these says
+    /// nothing about the others.
+    fn search_in_turns(
+        &self,
+        timeline: &Timeline<CounterAction>,
+        limits: &Limits<'_>,
+    ) -> Searched<i64> {
+        match self.search(timeline, Settings::new(limits)) {
+            Searched::None { failed, .. } if self.may_leave_its_bits(timeline, failed) => {
+                Searched::Unknown {
+                    limit: Limit::Numbers,
+                    level: 0,
+                    visited_count: 0,
+                    anchor: None,
+                }
+            }
+            searched => searched,
+        }
+    }
+}
+
+impl Counter {
+    /// Whether some of the additions that had begun when `failed` ended make a sum that needs more than 64 bits.
+    fn may_leave_its_bits(&self, timeline: &Timeline<CounterAction>, failed: u32) -> bool {
+        let (mut least, mut most) = (0_i128, 0_i128);
+        for event in timeline.events() {
+            let operation = event.operation();
+            if event.is_completion() {
+                if operation == failed as usize {
+                    break;
+                }
+                continue;
+            }
+            let delta = match timeline.action(operation) {
+                CounterAction::Add(delta) | CounterAction::AddAndGet { delta, .. } => delta,
+                CounterAction::Read(_) => 0,
+            };
+            least += i128::from(delta.min(0));
+            most += i128::from(delta.max(0));
+        }
+        least < i128::from(i64::MIN) || most > i128::from(i64::MAX)
+    }
 }
 
 impl Object for Queue {

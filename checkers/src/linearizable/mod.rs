@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::linearizability::models::register::Register;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
-use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted, not_understood};
+use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted, not_understood, orders};
 pub use objects::check_objects;
 use register::KeyHistory;
 pub use watch::Watch;
@@ -146,10 +146,17 @@ fn violation(key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
         panic!("only a violation is explained");
     };
     let deadline = Instant::now().checked_add(MINIMIZE_TIME_LIMIT);
-    let refutation = refute(&REGISTER, &key.timeline(), *failed, deadline);
+    let timeline = key.timeline();
+    let refutation = refute(&REGISTER, &timeline, *failed, deadline);
     let explanation = explain::explain(key, &refutation);
     let mut result = conclusion(Validity::Invalid, SOURCE, explanation.sentence);
     result.evidence = explanation.evidence;
+    let label = |operation: usize| {
+        let action = key.show_action(timeline.action(operation));
+        format!("{action} by process {}", key.sources[operation].process)
+    };
+    let show_state = |state: &u32| key.show_value(*state);
+    result.evidence["orders"] = orders::told(&REGISTER, &timeline, &refutation, label, show_state);
     result
 }
 
@@ -174,6 +181,7 @@ fn undecided_summary(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options)
         Limit::Configurations => "the limit of configurations was reached".into(),
         Limit::Width => "too many operations are open at once".into(),
         Limit::Cancelled => "it was cancelled".into(),
+        Limit::Numbers => "its numbers need more than 64 bits".into(),
     };
     format!(
         "key {} could not be decided: {limit}; an order was found for {completed_count} of {} \

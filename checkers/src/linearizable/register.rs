@@ -51,6 +51,27 @@ impl<'a> KeyHistory<'a> {
         Timeline::from_operations(&self.operations).0
     }
 
+    /// A value for people.
+    pub(super) fn show_value(&self, number: u32) -> String {
+        match &self.values[number as usize] {
+            Value::Null => "nothing".to_owned(),
+            value => value.to_string(),
+        }
+    }
+
+    /// What an operation did, for people.
+    pub(super) fn show_action(&self, action: Action) -> String {
+        let value = |number: u32| self.show_value(number);
+        match action {
+            Action::Read(read) => format!("read → {}", value(read)),
+            Action::Write(written) => format!("write {}", value(written)),
+            Action::CompareAndSet { expected, new } => {
+                format!("cas {} → {}", value(expected), value(new))
+            }
+            Action::Differs(other) => format!("read other than {}", value(other)),
+        }
+    }
+
     fn number(&mut self, value: &Value) -> u32 {
         let text = value.to_string();
         if let Some(number) = self.numbers.get(&text) {

@@ -11,4 +11,5 @@ mod disks;
 mod epoch_history;
 mod histories;
 mod linearizability;
+mod models;
 mod verdict;

@@ -92,9 +92,9 @@ pub struct CheckArgs {
     /// The history: our history.jsonl, Jepsen's history.edn or old text log, or Porcupine's key-value
     /// log; packed with gzip or not; - for standard input
     pub file: PathBuf,
-    /// What every key is
+    /// What every key is; there is no default
     #[arg(long, value_parser = ["register", "cas-register", "key-value", "list-append", "set", "counter", "queue"])]
-    pub model: String,
+    pub model: Option<String>,
     /// How the history is written down; told from its beginning by default
     #[arg(long, value_parser = ["jsonl", "edn", "log"])]
     pub format: Option<String>,
@@ -108,7 +108,8 @@ pub struct CheckArgs {
     /// How long the search may take
     #[arg(long, default_value = "60", value_name = "DURATION", value_parser = parse_positive_ms)]
     pub time_limit: u64,
-    /// How much memory the search may use
+    /// How much memory the search may use; the file, unpacked, may be as large, 256MiB in any case, and
+    /// 4GiB at most
     #[arg(long, default_value = "2GiB", value_name = "BYTES", value_parser = parse_bytes)]
     pub memory_limit: u64,
     /// How much is said

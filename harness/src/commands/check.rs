@@ -1,12 +1,13 @@
 //! Owns `harness check`: judges a history from anywhere.
 //! Never needs a run, and never demands a size: a history is judged as it is.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use checkers::histories::{self, FailedCas, Format, Model, Options, Report};
+use checkers::histories::{self, FailedCas, Format, Model, Options, ReadError, Report};
 use results::seal::Sealed;
 use results::store::RunFolder;
 use results::verdict::Validity;
@@ -16,6 +17,9 @@ use super::announce;
 use crate::cli::CheckArgs;
 use crate::exit::{self, Failure};
 
+/// However little memory the search may use, histories may have so many bytes.
+const TEXT_MIN_BYTES: u64 = 256 << 20;
+
 /// Executes `harness check`.
 ///
 /// # Errors
@@ -23,16 +27,20 @@ use crate::exit::{self, Failure};
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let name = args.file.display().to_string();
     let refused = |reason: &dyn std::fmt::Display| Failure::arguments(format!("{name}: {reason}"));
-    let bytes = bytes_of(&args.file)?;
-    let bytes = histories::unpack(bytes).map_err(|error| refused(&error))?;
+    let model = model_of(args)?;
+    let max_bytes = args.memory_limit.max(TEXT_MIN_BYTES);
+    let bytes = bytes_of(&args.file, max_bytes)?;
+    let too_large = |error: &ReadError| match error {
+        ReadError::TooLarge { max_bytes } if *max_bytes < histories::UNPACKED_MAX_BYTES => {
+            refused(&format!("{error} with this --memory-limit"))
+        }
+        error => refused(error),
+    };
+    let bytes = histories::unpack(bytes, max_bytes).map_err(|error| too_large(&error))?;
     let format = args.format.as_deref().and_then(format_named);
     let history = histories::read(&bytes, format, args.keyed).map_err(|error| refused(&error))?;
     let change = change_since_its_run(&args.file, &bytes);
     drop(bytes);
-    let model = Model::ALL
-        .into_iter()
-        .find(|model| model.name() == args.model)
-        .ok_or_else(|| Failure::arguments(format!("unknown model {:?}", args.model)))?;
     let options = Options {
         failed_cas: match args.failed_cas.as_str() {
             "observed" => FailedCas::Observed,
@@ -54,17 +62,33 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     print(args, &name, &report)
 }
 
-fn bytes_of(file: &Path) -> Result<Vec<u8>, Failure> {
+/// What every key is. Nothing in a file says it, so it is asked for with all that there is to choose from.
+fn model_of(args: &CheckArgs) -> Result<Model, Failure> {
+    let names = Model::ALL.map(Model::name).join(", ");
+    let Some(named) = &args.model else {
+        return Err(Failure::arguments(format!(
+            "--model is missing: what is every key of {}? One of {names}; harness check --help says what each can do",
+            args.file.display()
+        )));
+    };
+    let model = Model::ALL.into_iter().find(|model| model.name() == named);
+    model.ok_or_else(|| Failure::arguments(format!("unknown model {named:?}; there are {names}")))
+}
+
+/// All of a file, or one byte more than there may be of it.
+fn bytes_of(file: &Path, max_bytes: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let mut read = |from: &mut dyn Read| from.take(max_bytes + 1).read_to_end(&mut bytes);
     if file.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        let read = std::io::stdin().lock().read_to_end(&mut bytes);
-        read.context("cannot read standard input")?;
+        read(&mut std::io::stdin().lock()).context("cannot read standard input")?;
         return Ok(bytes);
     }
     // A history of a run may have been packed since.
     let file = results::packed::present(file);
-    std::fs::read(&file)
-        .map_err(|error| Failure::arguments(format!("cannot read {}: {error}", file.display())))
+    File::open(&file)
+        .and_then(|mut from| read(&mut from))
+        .map_err(|error| Failure::arguments(format!("cannot read {}: {error}", file.display())))?;
+    Ok(bytes)
 }
 
 /// What is not as it was of a history that lies in the folder of a run.

@@ -152,3 +152,15 @@ fn a_search_that_runs_out_of_its_budget_says_how_far_it_got() {
         assert!(outcome.stdout.contains(part), "{part}: {}", outcome.stdout);
     }
 }
+
+#[test]
+fn who_names_no_model_is_told_which_there_are() {
+    let lab = Lab::new();
+    let file = lab.write("stale.jsonl", STALE);
+    let outcome = lab.harness(&["check", file.to_str().unwrap()]);
+    assert_eq!(outcome.code, 254, "{}", outcome.stdout);
+    for model in checkers::histories::Model::ALL {
+        let said = outcome.stderr.contains(model.name());
+        assert!(said, "{}: {}", model.name(), outcome.stderr);
+    }
+}

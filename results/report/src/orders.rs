@@ -1,7 +1,5 @@
-//! Owns the orders that were possible for the few operations of a violation, and where each gets stuck.
-//! Never decides whether there was one: where all operations find a place, it shows nothing.
-
-use std::collections::{BTreeMap, VecDeque};
+//! Owns showing the orders that were possible for the few operations of a violation, and where each gets stuck.
+//! Never works them out: what no checker told, as those of earlier builds told none of registers, is not shown.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,35 +37,6 @@ pub(crate) struct Step {
     pub(crate) state: String,
 }
 
-#[derive(Debug)]
-struct Operation {
-    label: String,
-    action: Action,
-    invoked: u64,
-    /// Position of the answer; `None` if it may take effect at any time, or never.
-    completed: Option<u64>,
-}
-
-#[derive(Debug)]
-enum Action {
-    Read(Value),
-    Write(Value),
-    Swap(Value, Value),
-}
-
-/// Which operations have their place, and the value that they left.
-#[derive(Debug)]
-struct Situation {
-    taken: u32,
-    state: Value,
-    /// Where it was reached from first, and by which operation.
-    from: Option<(usize, usize)>,
-    /// Operations that can come next, with the situation that follows.
-    next: Vec<(usize, usize)>,
-    /// Operations that could come next as far as time goes, but do not fit the value.
-    refused: Vec<usize>,
-}
-
 /// All situations of some operations, in words.
 #[derive(Debug)]
 struct Orders {
@@ -85,13 +54,9 @@ struct Shown {
     refused: Vec<usize>,
 }
 
-/// The possible orders of the operations of `evidence`; `None` if it tells none and is no violation of a register, if
-/// it is incomplete, or if there are too many.
+/// The possible orders that `evidence` tells of its operations; `None` if it tells none, or if they are not in order.
 pub(crate) fn view(evidence: &Value) -> Option<OrdersView> {
-    let orders = match evidence.get("orders") {
-        Some(told) => Orders::of_checker(told)?,
-        None => Orders::of_register(evidence)?,
-    };
+    let orders = Orders::of_checker(evidence.get("orders")?)?;
     let situations = &orders.situations;
     let mut ends: Vec<usize> = (0..situations.len())
         .filter(|number| situations[*number].next.is_empty())
@@ -156,46 +121,6 @@ impl Orders {
         })
     }
 
-    /// The orders of the operations of a register, worked out here.
-    fn of_register(evidence: &Value) -> Option<Self> {
-        let is_whole = evidence
-            .get("operations_left_out")
-            .is_none_or(|left| *left == 0);
-        let listed = evidence.get("operations")?.as_array()?;
-        if !is_whole || listed.is_empty() || listed.len() > OPERATION_COUNT_MAX {
-            return None;
-        }
-        evidence.get("failing_index")?;
-        // Two events may have the same time; earlier versions did not record their positions.
-        let has_positions = listed
-            .iter()
-            .all(|one| one["completed_ns"].is_null() || one["completed_index"].is_u64());
-        let members = match has_positions {
-            true => ["index", "completed_index"],
-            false => ["invoked_ns", "completed_ns"],
-        };
-        let mut operations = listed
-            .iter()
-            .map(|told| operation(told, members))
-            .collect::<Option<Vec<Operation>>>()?;
-        operations.sort_by_key(|one| one.invoked);
-        let start = evidence.get("certain_state").cloned().unwrap_or_default();
-        let situations = explore(&operations, &start)?.into_iter();
-        let situations = situations.map(|one| Shown {
-            state: shown(&one.state),
-            from: one.from,
-            next: one.next,
-            refused: one.refused,
-        });
-        let operations = operations.into_iter();
-        Some(Self {
-            situations: situations.collect(),
-            operations: operations
-                .map(|one| (one.label, one.completed.is_some()))
-                .collect(),
-        })
-    }
-
     /// The operations by which a situation was reached first, with the situation that each led to.
     fn path(&self, end: usize) -> Vec<(usize, usize)> {
         let mut path = Vec::new();
@@ -245,142 +170,17 @@ impl Orders {
     }
 }
 
-fn operation(told: &Value, [invoked, completed]: [&str; 2]) -> Option<Operation> {
-    let number = |name: &str| told.get(name).and_then(Value::as_u64);
-    let value = told.get("value").cloned().unwrap_or_default();
-    let f = told.get("f")?.as_str()?;
-    let action = match (f, value.as_array().map(Vec::as_slice)) {
-        ("read", _) => Action::Read(value.clone()),
-        ("write", _) => Action::Write(value.clone()),
-        ("cas", Some([from, to])) => Action::Swap(from.clone(), to.clone()),
-        _ => return None,
-    };
-    let is_certain = told.get("type").and_then(Value::as_str) == Some("ok");
-    let process = told
-        .get("process")
-        .map_or_else(|| "?".into(), Value::to_string);
-    Some(Operation {
-        label: format!(
-            "{} by process {}",
-            text::printable(&words(&action)),
-            text::printable(&process)
-        ),
-        action,
-        invoked: number(invoked)?,
-        completed: number(completed).filter(|_| is_certain),
-    })
-}
-
-fn words(action: &Action) -> String {
-    match action {
-        Action::Read(value) => format!("read → {}", shown(value)),
-        Action::Write(value) => format!("write {}", shown(value)),
-        Action::Swap(from, to) => format!("cas {} → {}", shown(from), shown(to)),
-    }
-}
-
-fn shown(value: &Value) -> String {
-    let text = match value {
-        Value::Null => "nothing".to_owned(),
-        value => value.to_string(),
-    };
-    text::printable(&text::shortened(&text, 40))
-}
-
-/// The value after an action; `None` if the action does not fit it.
-fn applied(state: &Value, action: &Action) -> Option<Value> {
-    match action {
-        Action::Read(value) => (state == value).then(|| state.clone()),
-        Action::Write(value) => Some(value.clone()),
-        Action::Swap(from, to) => (state == from).then(|| to.clone()),
-    }
-}
-
-/// All situations there can be. `None` if there are too many, or every operation finds a place in one of them.
-fn explore(operations: &[Operation], start: &Value) -> Option<Vec<Situation>> {
-    let required = operations
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.completed.is_some())
-        .fold(0u32, |mask, (place, _)| mask | 1 << place);
-    let mut situations = vec![Situation {
-        taken: 0,
-        state: start.clone(),
-        from: None,
-        next: Vec::new(),
-        refused: Vec::new(),
-    }];
-    let mut known = BTreeMap::from([((0u32, start.to_string()), 0)]);
-    let mut open = VecDeque::from([0]);
-    while let Some(number) = open.pop_front() {
-        let (taken, state) = (situations[number].taken, situations[number].state.clone());
-        if taken & required == required {
-            return None;
-        }
-        for place in candidates(operations, taken) {
-            let Some(after) = applied(&state, &operations[place].action) else {
-                situations[number].refused.push(place);
-                continue;
-            };
-            let key = (taken | 1 << place, after.to_string());
-            let next = match known.get(&key) {
-                Some(next) => *next,
-                None => {
-                    let next = situations.len();
-                    if next == SITUATION_COUNT_MAX {
-                        return None;
-                    }
-                    situations.push(Situation {
-                        taken: key.0,
-                        state: after,
-                        from: Some((number, place)),
-                        next: Vec::new(),
-                        refused: Vec::new(),
-                    });
-                    known.insert(key, next);
-                    open.push_back(next);
-                    next
-                }
-            };
-            situations[number].next.push((place, next));
-        }
-    }
-    Some(situations)
-}
-
-/// Operations that may come next: nothing that is still without a place was over before they began.
-fn candidates(operations: &[Operation], taken: u32) -> Vec<usize> {
-    let untaken = |place: &usize| taken & 1 << place == 0;
-    let first_answer = (0..operations.len())
-        .filter(untaken)
-        .filter_map(|place| operations[place].completed)
-        .min();
-    let fits = |place: &usize| first_answer.is_none_or(|first| operations[*place].invoked <= first);
-    (0..operations.len()).filter(untaken).filter(fits).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(place: u64, f: &str, value: Value, index: u64, completed: Option<u64>) -> Value {
-        json!({
-            "index": index, "process": place, "f": f, "value": value,
-            "type": if completed.is_some() { "ok" } else { "info" },
-            "invoked_ns": index, "completed_ns": completed, "completed_index": completed,
-        })
-    }
-
     /// A write of 5 is over before a read begins that returns 4.
     fn stale_read() -> Value {
-        json!({
-            "failing_index": 4, "certain_state": 4, "operations_left_out": 0,
-            "operations": [
-                told(2, "write", json!(5), 0, Some(1)),
-                told(3, "cas", json!([5, 6]), 2, None),
-                told(7, "read", json!(4), 4, Some(6)),
-            ],
-        })
+        json!({"orders": {
+            "operations": [["write 5 by process 2", true], ["cas 5 → 6 by process 3", false],
+                ["read → 4 by process 7", true]],
+            "situations": [["4", [[0, 1]], [], null], ["5", [[1, 2]], [2], [0, 0]], ["6", [], [2], [1, 1]]],
+        }})
     }
 
     #[test]
@@ -441,24 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_order_or_is_no_register_is_not_shown() {
-        let mut fine = stale_read();
-        fine["operations"][2]["value"] = json!(5);
-        assert!(view(&fine).is_none());
-        let mut other = stale_read();
-        other["operations"][0]["f"] = "append".into();
-        assert!(view(&other).is_none());
-        let mut cut = stale_read();
-        cut["operations_left_out"] = 3.into();
-        assert!(view(&cut).is_none());
-        assert!(view(&json!({"operations": []})).is_none());
-        assert!(view(&Value::Null).is_none());
+    fn what_tells_of_no_orders_is_shown_without() {
+        for evidence in [
+            json!({"operations": []}),
+            json!({"orders": null}),
+            Value::Null,
+        ] {
+            assert!(view(&evidence).is_none(), "{evidence}");
+        }
     }
 
     #[test]
     fn values_of_a_recording_cannot_end_the_script_element() {
         let mut evil = stale_read();
-        evil["operations"][0]["value"] = json!("</script><img src=x>");
+        evil["orders"]["operations"][0][0] = json!("write \"</script><img src=x>\"");
         let view = view(&evil).unwrap();
         assert!(!view.data.contains('<'));
         assert!(
@@ -469,11 +265,10 @@ mod tests {
 
     #[test]
     fn too_many_orders_are_left_to_the_table() {
-        let mut operations: Vec<Value> = (0..20)
-            .map(|place| told(place, "write", json!(place), place, None))
-            .collect();
-        operations.push(told(99, "read", json!(1000), 50, Some(51)));
-        let evidence = json!({"failing_index": 50, "operations": operations});
-        assert!(view(&evidence).is_none());
+        let mut many = stale_read();
+        let situation = json!(["4", [], [], [0, 0]]);
+        let situations = many["orders"]["situations"].as_array_mut().unwrap();
+        situations.resize(SITUATION_COUNT_MAX + 1, situation);
+        assert!(view(&many).is_none());
     }
 }

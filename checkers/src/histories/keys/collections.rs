@@ -135,7 +135,7 @@ fn whole_number(argument: Argument, values: &Values) -> Result<i64, String> {
     match argument {
         Argument::One(Value::Integer(number)) => Ok(number),
         other => Err(format!(
-            "a counter has whole numbers, not {}",
+            "a counter has whole numbers of 64 bits, not {}",
             other.show(values)
         )),
     }

@@ -1,5 +1,5 @@
 //! Owns the counter.
-//! Never overflows: sums that do not fit into 64 bits are not possible.
+//! Never overflows: orders with sums that do not fit into 64 bits are left out, and whoever decides says so.
 
 use super::{Kind, Specification};
 

@@ -5,16 +5,14 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value as Json, json};
 
-use super::keys::{Key, StateOf};
-use super::values::Values;
 use crate::linearizability::{NEVER, Refutation, Specification, Timeline};
 
 /// More operations than this have too many orders for a person.
 const OPERATION_COUNT_MAX: usize = 24;
 /// More different situations than this are not followed.
 const SITUATION_COUNT_MAX: usize = 400;
-/// Longest text of a state, in characters.
-const STATE_LENGTH_MAX: usize = 120;
+/// Longest text of a state, or of an operation, in characters.
+const TEXT_LENGTH_MAX: usize = 120;
 
 /// Which operations have their place, and the state that they left.
 struct Situation<S> {
@@ -34,12 +32,12 @@ type Member = (usize, u32, Option<u32>);
 /// The possible orders of the operations that contradict each other: `operations` with whether each needs a place,
 /// and `situations` of a state, of what may come next, of what does not fit, and of where it was reached from. Null if
 /// there are too many.
-pub(super) fn told<K: Key>(
-    key: &K,
-    timeline: &Timeline<<K::Object as Specification>::Action>,
-    refutation: &Refutation<StateOf<K>>,
+pub(crate) fn told<S: Specification>(
+    specification: &S,
+    timeline: &Timeline<S::Action>,
+    refutation: &Refutation<S::State>,
     label: impl Fn(usize) -> String,
-    values: &Values,
+    show_state: impl Fn(&S::State) -> String,
 ) -> Json {
     if refutation.core.is_empty() || refutation.core.len() > OPERATION_COUNT_MAX {
         return Json::Null;
@@ -55,27 +53,32 @@ pub(super) fn told<K: Key>(
         .certain
         .as_ref()
         .map(|certain| certain.state.clone());
-    let start = certain.unwrap_or_else(|| key.object().initial());
-    let Some(situations) = explore(key.object(), timeline, &members, start) else {
+    let start = certain.unwrap_or_else(|| specification.initial());
+    let Some(situations) = explore(specification, timeline, &members, start) else {
         return Json::Null;
-    };
-    let shown = |state: &StateOf<K>| {
-        let text = key.show_state(state, values);
-        match text.char_indices().nth(STATE_LENGTH_MAX) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        }
     };
     let operations = members
         .iter()
-        .map(|(operation, _, end)| json!([label(*operation), end.is_some()]));
-    let told = situations
-        .iter()
-        .map(|one| json!([shown(&one.state), one.next, one.refused, one.from]));
+        .map(|(operation, _, end)| json!([shortened(label(*operation)), end.is_some()]));
+    let told = situations.iter().map(|one| {
+        json!([
+            shortened(show_state(&one.state)),
+            one.next,
+            one.refused,
+            one.from
+        ])
+    });
     json!({
         "operations": operations.collect::<Vec<_>>(),
         "situations": told.collect::<Vec<_>>(),
     })
+}
+
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(TEXT_LENGTH_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 /// All situations there can be. `None` if there are too many, or every operation finds a place in one of them.
@@ -142,7 +145,7 @@ fn candidates(members: &[Member], taken: u32) -> Vec<usize> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Model, Options, judge, read};
+    use crate::histories::{Model, Options, judge, read};
 
     /// What is told of the only violation of a history.
     fn told(model: Model, lines: &[&str]) -> serde_json::Value {
