@@ -90,7 +90,13 @@ pub fn check(recording: &Recording, options: &Options) -> Verdict {
     checkers.insert(CONFORMANCE.to_owned(), conformance);
     if !recording.disks.is_empty() {
         let disks = isolated(DISKS, &|| {
-            disks::check(&recording.trace, &recording.disks, &recording.schedule)
+            let Recording {
+                trace,
+                disks,
+                schedule,
+                ..
+            } = recording;
+            disks::check(trace, disks, schedule, disks::Clients::of(recording))
         });
         checkers.insert(DISKS.to_owned(), disks);
     }

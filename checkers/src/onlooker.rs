@@ -147,8 +147,10 @@ impl Onlooker {
         checkers.insert(CONFORMANCE.to_owned(), conformance);
         if !recording.disks.is_empty() {
             let claimed = self.disks?;
-            let compared =
-                AssertUnwindSafe(|| claimed.conclude(&recording.disks, &recording.schedule));
+            let clients = disks::Clients::of(recording);
+            let compared = AssertUnwindSafe(|| {
+                claimed.conclude(&recording.disks, &recording.schedule, clients)
+            });
             checkers.insert(DISKS.to_owned(), catch_unwind(compared).ok()?);
         }
         Some(combine(recording, told, checkers, options))

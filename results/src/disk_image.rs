@@ -1,6 +1,8 @@
 //! Owns what was found on the disk of a node when its run was over: log, votes and snapshots, in short.
 //! Never holds what a node said; that it may be compared with this is the point.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ranges;
@@ -26,6 +28,9 @@ pub struct DiskImage {
     /// All complete snapshots but the bootstrap snapshot, ascending.
     #[serde(default)]
     pub snapshots: Vec<StoredSnapshot>,
+    /// What the commands of the log ask for; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<StoredCommands>>,
     /// What the commands of the log add up to at the ends of snapshots, where that could be worked out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<FoldedState>,
@@ -113,6 +118,46 @@ pub struct StoredSnapshot {
     /// Checksum of the state itself, comparable with that of a [`FoldedState`]; absent where nobody worked it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_crc: Option<u32>,
+    /// What is in the state; only of the newest snapshot, and absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<StoredContents>,
+}
+
+/// Commands of a log that follow each other: the offset of the first, and of each one a number that is equal for
+/// equal changes. Written as an array: there are many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(i64, Vec<u64>)", into = "(i64, Vec<u64>)")]
+pub struct StoredCommands {
+    /// Offset of the first.
+    pub from: i64,
+    /// What each asks for.
+    pub changes: Vec<u64>,
+}
+
+impl From<(i64, Vec<u64>)> for StoredCommands {
+    fn from((from, changes): (i64, Vec<u64>)) -> Self {
+        Self { from, changes }
+    }
+}
+
+impl From<StoredCommands> for (i64, Vec<u64>) {
+    fn from(commands: StoredCommands) -> Self {
+        (commands.from, commands.changes)
+    }
+}
+
+/// What is in a state, by what left it there: the numbers are those of [`StoredCommands`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredContents {
+    /// By key: a write of the value.
+    #[serde(default)]
+    pub registers: BTreeMap<String, u64>,
+    /// Additions to lists and sets of all that is in them, ascending.
+    #[serde(default)]
+    pub elements: Vec<u64>,
+    /// By key: the sum.
+    #[serde(default)]
+    pub counters: BTreeMap<String, i64>,
 }
 
 /// The state that the commands of a log add up to.
@@ -134,6 +179,15 @@ impl DiskImage {
         let end = self.batches.last().map(|batch| batch.last_offset + 1);
         end.unwrap_or(self.log_start).max(self.log_start)
     }
+
+    /// What the command at this offset of the log asks for; `None` if there is none, or nobody looked.
+    pub fn change_at(&self, offset: i64) -> Option<u64> {
+        let commands = self.commands.as_deref()?;
+        let run = commands.partition_point(|run| run.from <= offset);
+        let run = commands.get(run.checked_sub(1)?)?;
+        let place = usize::try_from(offset.checked_sub(run.from)?).ok()?;
+        run.changes.get(place).copied()
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +205,7 @@ mod tests {
             }),
             log_start: 4,
             batches: vec![(3, 6, 2, 77).into()],
+            commands: Some(vec![(3, vec![8, 9]).into(), (6, vec![7]).into()]),
             snapshots: vec![StoredSnapshot {
                 end_offset: 4,
                 last_epoch: 2,
@@ -158,6 +213,10 @@ mod tests {
                 computed_digest: None,
                 content_crc: 9,
                 state_crc: Some(5),
+                contents: Some(StoredContents {
+                    registers: BTreeMap::from([("3".into(), 17)]),
+                    ..StoredContents::default()
+                }),
             }],
             folded: vec![FoldedState {
                 end_offset: 4,
@@ -170,6 +229,15 @@ mod tests {
         assert!(text.contains("[[3,6,2,77]]"), "{text}");
         assert_eq!(serde_json::from_str::<DiskImage>(&text).unwrap(), image);
         assert_eq!(image.log_end(), 7);
+        let changes = (2..8).map(|offset| image.change_at(offset));
+        let expected = [None, Some(8), Some(9), None, Some(7), None];
+        assert!(changes.eq(expected));
+        let absurd = [(i64::MIN, vec![1]).into()];
+        let absurd = DiskImage {
+            commands: Some(absurd.into()),
+            ..DiskImage::default()
+        };
+        assert_eq!(absurd.change_at(i64::MAX), None);
         assert_eq!(DiskImage::default().log_end(), 0);
     }
 }

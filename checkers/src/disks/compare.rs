@@ -146,10 +146,7 @@ impl Comparison {
             self.same_as_log,
             self.hash,
         ];
-        let finished = properties.into_iter().map(|it| (it.id, it.finish(lost)));
-        finished
-            .map(|(id, result)| (id.to_owned(), result))
-            .collect()
+        super::finished(properties, lost).collect()
     }
 
     fn directory(&mut self, side: Side<'_>) {

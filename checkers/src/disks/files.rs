@@ -3,10 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use results::disk_image::{DiskImage, StoredBatch, StoredQuorumState, StoredSnapshot};
+use results::disk_image::{
+    DiskImage, StoredBatch, StoredCommands, StoredQuorumState, StoredSnapshot,
+};
 use serde_json::Value;
 
-use super::batches::{Announced, batch, frame};
+use super::batches::{Announced, Batch, batch, frame};
+use super::change;
 use super::fold::{Fold, State};
 use super::state_hash;
 
@@ -38,6 +41,17 @@ pub fn read(files: &BTreeMap<String, Vec<u8>>, wanted: &BTreeSet<i64>) -> DiskIm
     }
     let fold = fold(files, image.log_start, wanted);
     read_log(files, &mut image, fold);
+    read_snapshots(files, &mut image, wanted);
+    image
+}
+
+fn read_snapshots(
+    files: &BTreeMap<String, Vec<u8>>,
+    image: &mut DiskImage,
+    wanted: &BTreeSet<i64>,
+) {
+    let ends = files.keys().filter_map(|name| snapshot_name(name));
+    let newest = ends.max();
     for (name, content) in files {
         let Some((end_offset, last_epoch)) = snapshot_name(name) else {
             continue;
@@ -45,25 +59,29 @@ pub fn read(files: &BTreeMap<String, Vec<u8>>, wanted: &BTreeSet<i64>) -> DiskIm
         if end_offset == 0 {
             continue;
         }
-        match snapshot(content, last_epoch) {
-            Ok(read) => image.snapshots.push(StoredSnapshot {
-                end_offset,
-                last_epoch,
-                state_crc: match wanted.contains(&end_offset) {
-                    true => read.state().map(|state| state.crc()),
-                    false => None,
-                },
-                computed_digest: match wanted.contains(&end_offset) {
-                    true => state_hash::of_snapshot(read.records.iter().copied()),
-                    false => None,
-                },
-                content_crc: read.content_crc,
-                digest: read.digest,
-            }),
-            Err(flaw) => image.flaws.push(format!("{name}: {flaw}")),
-        }
+        let read = match snapshot(content, last_epoch) {
+            Ok(read) => read,
+            Err(flaw) => {
+                image.flaws.push(format!("{name}: {flaw}"));
+                continue;
+            }
+        };
+        let is_wanted = wanted.contains(&end_offset);
+        let is_newest = newest == Some((end_offset, last_epoch));
+        let state = is_wanted.then(|| read.state()).flatten();
+        image.snapshots.push(StoredSnapshot {
+            end_offset,
+            last_epoch,
+            state_crc: state.as_ref().map(State::crc),
+            computed_digest: match is_wanted {
+                true => state_hash::of_snapshot(read.records.iter().copied()),
+                false => None,
+            },
+            contents: state.filter(|_| is_newest).map(|state| state.contents()),
+            content_crc: read.content_crc,
+            digest: read.digest,
+        });
     }
-    image
 }
 
 /// The ends of the snapshots among the files of a data directory, by name: those at which logs are worth adding
@@ -182,6 +200,7 @@ fn read_log(files: &BTreeMap<String, Vec<u8>>, image: &mut DiskImage, fold: Opti
     let start = image.log_start;
     log.batches.retain(|batch| batch.last_offset >= start);
     image.batches = log.batches;
+    image.commands = Some(log.commands);
     image.folded = log.fold.map(Fold::finish).unwrap_or_default();
 }
 
@@ -194,9 +213,22 @@ struct LogReader {
     last_crc: Option<u32>,
     last_epoch: i32,
     fold: Option<Fold>,
+    commands: Vec<StoredCommands>,
 }
 
 impl LogReader {
+    fn note_commands(&mut self, batch: &Batch<'_>) {
+        let from = batch.stored.base_offset;
+        let changes = batch.records().map(change::of_record);
+        match self.commands.last_mut() {
+            Some(run) if run.from + run.changes.len() as i64 == from => run.changes.extend(changes),
+            _ => self.commands.push(StoredCommands {
+                from,
+                changes: changes.collect(),
+            }),
+        }
+    }
+
     fn read(&mut self, segment: &[u8]) -> Result<(), String> {
         let reserved = segment.iter().rev().take_while(|byte| **byte == 0).count();
         // A batch may end with zeros itself, so zeros end the log only where a frame would have to be.
@@ -235,6 +267,9 @@ impl LogReader {
             self.last_epoch = stored.epoch;
             self.end = Some(stored.last_offset + 1);
             self.batches.push(stored);
+            if !batch.is_control {
+                self.note_commands(&batch);
+            }
             if let Some(fold) = &mut self.fold {
                 fold.take(&batch);
             }

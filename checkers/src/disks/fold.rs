@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use results::disk_image::FoldedState;
+use results::disk_image::{FoldedState, StoredContents};
 use serde_json::Value;
 
 use super::batches::Batch;
+use super::change::Step;
 
 /// Most bytes of JSON that the reads of one command may return; beyond that it fails as a whole.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
@@ -80,6 +81,29 @@ impl State {
         );
         // Fails only where memory does.
         crc32c::crc32c(&serde_json::to_vec(&parts).unwrap_or_default())
+    }
+
+    /// What is in it, by what left it there.
+    pub(super) fn contents(self) -> StoredContents {
+        let registers = self.registers.into_iter().map(|(key, value)| {
+            let change = Step::Write { key: &key, value }.number();
+            (key, change)
+        });
+        let appended = self.lists.into_iter().flat_map(|(key, values)| {
+            let append = move |value| Step::Append { key: &key, value }.number();
+            values.into_iter().map(append).collect::<Vec<_>>()
+        });
+        let added = self.sets.into_iter().flat_map(|(key, values)| {
+            let add = move |value| Step::AddElement { key: &key, value }.number();
+            values.into_values().map(add).collect::<Vec<_>>()
+        });
+        let mut elements: Vec<u64> = appended.chain(added).collect();
+        elements.sort_unstable();
+        StoredContents {
+            registers: registers.collect(),
+            elements,
+            counters: self.counters,
+        }
     }
 
     /// The state that the records of a snapshot hold.

@@ -2,10 +2,12 @@
 //! Never believes a node: the files are read by code of its own, and what cannot be compared is told.
 
 mod batches;
+mod change;
 mod claims;
 mod compare;
 mod files;
 mod fold;
+mod promises;
 mod state_hash;
 
 use std::collections::BTreeMap;
@@ -13,16 +15,19 @@ use std::collections::BTreeMap;
 use results::disk_image::DiskImage;
 use results::schedule::Schedule;
 use results::trace::TraceEvent;
-use results::verdict::{CheckerResult, Validity};
+use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::json;
 
-use crate::disk_faults::has_new_disk;
+use crate::disk_faults::{has_new_disk, waived_recovery};
 use crate::epoch_history::nodes::Nodes;
+use crate::epoch_history::property::Property;
 use crate::{conclusion, counted};
 use claims::Claims;
 use compare::Comparison;
 
 pub use files::{read, snapshot_ends};
+pub use promises::Clients;
+use promises::{Disk, Disks};
 
 const SOURCE: &str = "a node that lies about its disk is caught by what is on it";
 
@@ -40,13 +45,14 @@ impl Claimed {
             .observe(event);
     }
 
-    /// Compares what was claimed with the disks of the nodes, by name.
+    /// Compares what was claimed, and what clients were told, with the disks of the nodes, by name.
     ///
     /// A disk whose data a fault has destroyed is left out, since its node is not to be blamed for it.
     pub fn conclude(
         mut self,
         disks: &BTreeMap<String, DiskImage>,
         schedule: &Schedule,
+        clients: Clients<'_>,
     ) -> CheckerResult {
         let mut comparison = Comparison::default();
         let mut left_out = BTreeMap::new();
@@ -85,7 +91,32 @@ impl Claimed {
         if let Some((node, _)) = unread {
             lost = Some(format!("the disk of {node} was not read"));
         }
-        let mut result = judge(comparison, compared_count, lost.as_deref());
+        let held: Vec<Disk<'_>> = compared
+            .iter()
+            .filter_map(|(node, image)| {
+                let claims = self.nodes.get(node)?;
+                Some(Disk {
+                    node,
+                    claims,
+                    image,
+                })
+            })
+            .collect();
+        let held = Disks {
+            disks: &held,
+            are_all: lost.is_none() && left_out.is_empty(),
+            may_have_lost: waived_recovery(schedule).is_some(),
+        };
+        let promises = match promises::compare(&held, clients) {
+            Ok(promises) => promises.into(),
+            Err(malformed) => {
+                lost.get_or_insert_with(|| malformed.to_string());
+                Vec::new()
+            }
+        };
+        let mut properties = comparison.finish(lost.as_deref());
+        properties.extend(finished(promises, lost.as_deref()));
+        let mut result = judge(properties, compared_count, lost.as_deref());
         if unfolded_count > 0 {
             result.summary.push_str(&format!(
                 "; {} not checked against a log, which was gone",
@@ -109,17 +140,18 @@ impl Claimed {
     }
 }
 
-/// Compares the disks of the nodes, by name, with their trace.
+/// Compares the disks of the nodes, by name, with their trace and with what clients were told.
 pub fn check(
     trace: &[TraceEvent],
     disks: &BTreeMap<String, DiskImage>,
     schedule: &Schedule,
+    clients: Clients<'_>,
 ) -> CheckerResult {
     let mut claimed = Claimed::default();
     for event in trace {
         claimed.observe(event);
     }
-    claimed.conclude(disks, schedule)
+    claimed.conclude(disks, schedule, clients)
 }
 
 /// Why a disk says nothing about its node, for people.
@@ -146,8 +178,19 @@ fn reason_to_leave_out(
     None
 }
 
-fn judge(comparison: Comparison, compared_count: u64, lost: Option<&str>) -> CheckerResult {
-    let properties = comparison.finish(lost);
+fn finished(
+    properties: impl IntoIterator<Item = Property>,
+    lost: Option<&str>,
+) -> impl Iterator<Item = (String, PropertyResult)> {
+    let properties = properties.into_iter();
+    properties.map(move |property| (property.id.to_owned(), property.finish(lost)))
+}
+
+fn judge(
+    properties: BTreeMap<String, PropertyResult>,
+    compared_count: u64,
+    lost: Option<&str>,
+) -> CheckerResult {
     let violated = properties
         .iter()
         .find(|(_, property)| property.valid == Validity::Invalid);
@@ -165,7 +208,7 @@ fn judge(comparison: Comparison, compared_count: u64, lost: Option<&str>) -> Che
         (None, None) => (
             Validity::Valid,
             format!(
-                "{} hold what their nodes said ({})",
+                "{} hold what their nodes said and clients were told ({})",
                 counted(compared_count, "disk"),
                 counted(checked, "comparison")
             ),

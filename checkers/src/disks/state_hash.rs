@@ -104,10 +104,10 @@ fn session(entry: &[u8], it: &Value) -> Option<u64> {
 
 /// FNV-1a with 64 bits.
 #[derive(Clone, Copy)]
-struct Hash(u64);
+pub(super) struct Hash(u64);
 
 impl Hash {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
@@ -122,15 +122,15 @@ impl Hash {
         self.raw(&number.to_be_bytes())
     }
 
-    fn bytes(self, bytes: &[u8]) -> Self {
+    pub(super) fn bytes(self, bytes: &[u8]) -> Self {
         self.raw(bytes).number(bytes.len() as u64)
     }
 
-    fn json(self, text: &str) -> Self {
+    pub(super) fn json(self, text: &str) -> Self {
         self.raw(text.as_bytes()).number(0)
     }
 
-    fn end(self) -> u64 {
+    pub(super) fn end(self) -> u64 {
         spread(self.0)
     }
 }

@@ -317,6 +317,25 @@ fn a_snapshot_that_is_not_durable_is_found_on_the_disk_without_a_crash() {
 }
 
 #[test]
+fn what_clients_were_told_is_compared_with_the_logs() {
+    for (bug, seed, property) in [
+        ("ack-on-append", "1", "D10"),
+        // Nobody read the register after the write that was refused, and done: nothing else shows it.
+        ("fail-instead-of-info", "7", "D11"),
+    ] {
+        let lab = Lab::new();
+        let arguments = format!("sim --nemesis all --time 12 --bug {bug} --seed {seed} --json");
+        let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
+        assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
+        let verdict = document(&lab.latest().join("verdict.json"));
+        let disks = &verdict["checkers"]["disks"];
+        let judged = &disks["properties"][property];
+        assert_eq!(judged["valid"], false, "{disks}");
+        assert!(judged["checked"].as_u64() > Some(100), "{judged}");
+    }
+}
+
+#[test]
 fn steps_that_do_no_harm_yet_are_named_by_the_specification() {
     for (bug, rule) in [
         ("no-prevote", "C6"),

@@ -363,7 +363,7 @@ fn origins(name: &str) -> Vec<(&'static str, &'static str)> {
         "coverage" => vec![FAULTS, TRACES],
         "liveness" => vec![OPERATIONS, FAULTS, TRACES],
         "epoch-history" | "conformance" => vec![TRACES],
-        "disks" => vec![("what is on the disks", "#files"), TRACES],
+        "disks" => vec![("what is on the disks", "#files"), TRACES, OPERATIONS],
         "node-logs" => vec![("the logs of the nodes", "#files"), FAULTS],
         _ => vec![("the recording", "#files")],
     }
