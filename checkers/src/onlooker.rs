@@ -100,8 +100,6 @@ impl Onlooker {
                 self.refusals.push(TraceEvent::clone(event));
             }
             self.phase.observe(event);
-        }
-        for event in &pending {
             self.standings.observe(event);
         }
         show(&mut self.epoch_history, &pending, |checker, event| {

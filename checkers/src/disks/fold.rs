@@ -1,9 +1,11 @@
 //! Owns what the commands of a log add up to, worked out anew: the state that a snapshot must hold.
 //! Never shares code with the node, and says so where it cannot work something out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use results::disk_image::{FoldedState, StoredContents};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::batches::Batch;
@@ -24,6 +26,40 @@ struct Session {
     offset: i64,
     /// Where the client was last heard of.
     used: i64,
+}
+
+/// A record of the log: the commands of a run are as many as its operations, on every node.
+#[derive(Debug, Deserialize)]
+struct Command<'a> {
+    #[serde(borrow, default)]
+    stamp: Option<Stamp<'a>>,
+    #[serde(borrow)]
+    operations: Vec<Operation<'a>>,
+}
+
+/// Whose request a command is.
+#[derive(Debug, Deserialize)]
+struct Stamp<'a> {
+    #[serde(borrow)]
+    client: Cow<'a, str>,
+    request: u64,
+}
+
+/// What a command does to one object. What its type does not need is not there.
+#[derive(Debug, Deserialize)]
+struct Operation<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(default)]
+    value: Value,
+    #[serde(default)]
+    expected: Value,
+    #[serde(default)]
+    new: Value,
+    #[serde(default)]
+    delta: Option<i64>,
 }
 
 /// All objects and all that clients were told, as the log or a snapshot says.
@@ -160,27 +196,27 @@ impl State {
     }
 
     /// Applies the command at this offset. A copy of a request changes nothing, and is remembered.
-    fn apply(&mut self, offset: i64, command: &Value) -> Result<(), &'static str> {
-        let operations = command["operations"].as_array().ok_or("no operations")?;
-        let stamp = &command["stamp"];
-        if stamp.is_null() {
-            return self.carry_out(operations);
-        }
-        let client = stamp["client"].as_str().ok_or("no client")?;
-        let request = stamp["request"].as_u64().ok_or("no request")?;
-        if let Some(session) = self.sessions.get_mut(client) {
+    fn apply(&mut self, offset: i64, command: Command<'_>) -> Result<(), &'static str> {
+        let Some(stamp) = command.stamp else {
+            return self.carry_out(command.operations);
+        };
+        if let Some(session) = self.sessions.get_mut(&*stamp.client) {
             session.used = offset;
-            if request <= session.last_request {
+            if stamp.request <= session.last_request {
                 return Ok(());
             }
         }
-        self.carry_out(operations)?;
+        self.carry_out(command.operations)?;
         let session = Session {
-            last_request: request,
+            last_request: stamp.request,
             offset,
             used: offset,
         };
-        self.sessions.insert(client.to_owned(), session);
+        if let Some(known) = self.sessions.get_mut(&*stamp.client) {
+            *known = session;
+            return Ok(());
+        }
+        self.sessions.insert(stamp.client.into_owned(), session);
         if self.sessions.len() > CLIENT_COUNT_MAX {
             return Err("there are more clients than are remembered");
         }
@@ -188,7 +224,7 @@ impl State {
     }
 
     /// All of the operations, or none.
-    fn carry_out(&mut self, operations: &[Value]) -> Result<(), &'static str> {
+    fn carry_out(&mut self, operations: Vec<Operation<'_>>) -> Result<(), &'static str> {
         let mut done = Vec::new();
         let mut read_bytes = 0;
         for operation in operations {
@@ -205,39 +241,39 @@ impl State {
     /// Whether the operation could be carried out.
     fn change(
         &mut self,
-        operation: &Value,
+        operation: Operation<'_>,
         done: &mut Vec<Before>,
         read_bytes: &mut usize,
     ) -> Result<bool, &'static str> {
-        let key = operation["key"].as_str().ok_or("no key")?.to_owned();
-        let value = || operation["value"].clone();
-        match operation["type"].as_str().ok_or("no type")? {
+        let key = operation.key.into_owned();
+        match &*operation.kind {
             "register-write" => {
-                let before = self.registers.insert(key.clone(), value());
+                let before = self.registers.insert(key.clone(), operation.value);
                 done.push(Before::Register(key, before));
             }
             "register-compare-and-set" => {
                 let current = self.registers.get(&key).unwrap_or(&Value::Null);
-                if *current != operation["expected"] {
+                if *current != operation.expected {
                     return Ok(false);
                 }
-                let before = self.registers.insert(key.clone(), operation["new"].clone());
+                let before = self.registers.insert(key.clone(), operation.new);
                 done.push(Before::Register(key, before));
             }
             "list-append" => {
-                self.lists.entry(key.clone()).or_default().push(value());
+                let list = self.lists.entry(key.clone()).or_default();
+                list.push(operation.value);
                 done.push(Before::List(key));
             }
             "set-add" => {
-                let text = value().to_string();
+                let text = operation.value.to_string();
                 let set = self.sets.entry(key.clone()).or_default();
-                if set.insert(text.clone(), value()).is_none() {
+                if set.insert(text.clone(), operation.value).is_none() {
                     done.push(Before::Set(key, text));
                 }
             }
             "counter-add" => {
                 let before = self.counters.get(&key).copied();
-                let delta = operation["delta"].as_i64().ok_or("no delta")?;
+                let delta = operation.delta.ok_or("no delta")?;
                 let Some(sum) = before.unwrap_or(0).checked_add(delta) else {
                     return Ok(false);
                 };
@@ -330,7 +366,8 @@ impl Fold {
     /// Takes the next batch of the log.
     pub(super) fn take(&mut self, batch: &Batch<'_>) {
         let stored = batch.stored;
-        if self.broken.is_some() || stored.last_offset < self.end {
+        let is_wanted = self.wanted.last().is_some_and(|last| *last > self.end);
+        if self.broken.is_some() || stored.last_offset < self.end || !is_wanted {
             return;
         }
         if stored.base_offset > self.end {
@@ -345,8 +382,8 @@ impl Fold {
             if offset < self.end {
                 continue;
             }
-            let command = serde_json::from_slice::<Value>(record).map_err(|_| "no command");
-            let applied = command.and_then(|command| self.state.apply(offset, &command));
+            let command = serde_json::from_slice(record).map_err(|_| "no command");
+            let applied = command.and_then(|command| self.state.apply(offset, command));
             if let Err(problem) = applied {
                 self.broken = Some(format!("the record at {offset}: {problem}"));
                 return;
@@ -378,10 +415,15 @@ mod tests {
 
     use super::*;
 
+    fn apply(state: &mut State, offset: i64, command: &Value) -> Result<(), &'static str> {
+        let command = Command::deserialize(command).map_err(|_| "no command")?;
+        state.apply(offset, command)
+    }
+
     fn applied(commands: &[Value]) -> State {
         let mut state = State::default();
         for (offset, command) in commands.iter().enumerate() {
-            state.apply(offset as i64, command).unwrap();
+            apply(&mut state, offset as i64, command).unwrap();
         }
         state
     }
@@ -480,7 +522,7 @@ mod tests {
             json!({"operations": 3}),
             json!({"stamp": {}, "operations": []}),
         ] {
-            assert!(state.apply(0, &odd).is_err(), "{odd}");
+            assert!(apply(&mut state, 0, &odd).is_err(), "{odd}");
         }
     }
 }

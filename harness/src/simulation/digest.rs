@@ -26,10 +26,14 @@ impl Digest {
     /// Adds text that describes the present event.
     pub(super) fn add_text(&mut self, text: &str) {
         self.add(text.len() as u64);
-        for chunk in text.as_bytes().chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.add(u64::from_le_bytes(word));
+        let (words, rest) = text.as_bytes().as_chunks();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
+        }
+        // Most texts are names that are shorter than a word.
+        if !rest.is_empty() {
+            let bytes = rest.iter().rev();
+            self.add(bytes.fold(0, |word, byte| word << 8 | u64::from(*byte)));
         }
     }
 

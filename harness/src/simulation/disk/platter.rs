@@ -16,8 +16,11 @@ pub(super) struct Platter {
     pub(super) files: BTreeMap<u64, File>,
     pub(super) names: BTreeMap<String, u64>,
     pub(super) durable_names: BTreeMap<String, u64>,
-    /// Changes of names that are not durable yet, in order.
+    /// Changes of names that are not durable yet, in order: what `names` has and `durable_names` has not.
     pub(super) changes: Vec<Change>,
+    /// What was looked for last: a node writes most of the time to the end of its log, which is one of hundreds
+    /// of files whose names begin alike.
+    found: Option<(String, u64)>,
     next_file: u64,
     /// How to take back what the node did in its present piece of work, with the time it happened at.
     journal: Vec<(u64, Undo)>,
@@ -55,15 +58,19 @@ enum Undo {
         durable_bytes: usize,
         durable_rest: Vec<u8>,
     },
+    /// The last of the changes that are not durable.
     Names {
-        before: BTreeMap<String, u64>,
-        changes: Vec<Change>,
+        before: Touched,
     },
+    /// All changes became durable.
     DurableNames {
-        before: BTreeMap<String, u64>,
+        before: Vec<Touched>,
         changes: Vec<Change>,
     },
 }
+
+/// The names that a change concerned, with the files that they had before. There may be hundreds of others.
+type Touched = Vec<(String, Option<u64>)>;
 
 impl File {
     pub(super) fn is_durable(&self) -> bool {
@@ -102,20 +109,30 @@ impl File {
     }
 }
 
-/// Carries out a change of names.
-pub(super) fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
+/// Carries out a change of names. Returns what [`take_back`] needs.
+pub(super) fn apply(names: &mut BTreeMap<String, u64>, change: &Change) -> Touched {
     match change {
         Change::Create { name, file } => {
-            names.insert(name.clone(), *file);
+            vec![(name.clone(), names.insert(name.clone(), *file))]
         }
-        Change::Rename { from, to } => {
-            if let Some(file) = names.remove(from) {
-                names.insert(to.clone(), file);
+        Change::Rename { from, to } => match names.remove(from) {
+            Some(file) => {
+                let replaced = names.insert(to.clone(), file);
+                vec![(from.clone(), Some(file)), (to.clone(), replaced)]
             }
-        }
-        Change::Remove { name } => {
-            names.remove(name);
-        }
+            None => Vec::new(),
+        },
+        Change::Remove { name } => vec![(name.clone(), names.remove(name))],
+    }
+}
+
+/// Takes back the change that concerned these names last.
+fn take_back(names: &mut BTreeMap<String, u64>, before: Touched) {
+    for (name, file) in before {
+        match file {
+            Some(file) => names.insert(name, file),
+            None => names.remove(&name),
+        };
     }
 }
 
@@ -132,6 +149,20 @@ impl Platter {
                 .collect();
             self.files.retain(|file, _| named.contains(file));
         }
+    }
+
+    /// These files are all that there is, and durable.
+    pub(super) fn become_durable(
+        &mut self,
+        names: BTreeMap<String, u64>,
+        files: BTreeMap<u64, File>,
+    ) {
+        self.found = None;
+        self.files = files;
+        self.names.clone_from(&names);
+        self.durable_names = names;
+        self.changes.clear();
+        self.settle();
     }
 
     /// Takes back everything that happened after `now_ns`, latest first.
@@ -162,6 +193,7 @@ impl Platter {
     }
 
     fn undo(&mut self, undo: Undo) {
+        self.found = None;
         match undo {
             Undo::Append { file, length_bytes } => {
                 if let Some(file) = self.files.get_mut(&file) {
@@ -190,30 +222,41 @@ impl Platter {
                     file.durable_rest = durable_rest;
                 }
             }
-            Undo::Names { before, changes } => {
-                self.names = before;
-                self.changes = changes;
+            Undo::Names { before } => {
+                take_back(&mut self.names, before);
+                self.changes.pop();
             }
             Undo::DurableNames { before, changes } => {
-                self.durable_names = before;
+                for before in before.into_iter().rev() {
+                    take_back(&mut self.durable_names, before);
+                }
                 self.changes = changes;
             }
         }
     }
 
     fn change(&mut self, time_ns: u64, change: Change) {
-        let undo = Undo::Names {
-            before: self.names.clone(),
-            changes: self.changes.clone(),
-        };
-        self.journal.push((time_ns, undo));
-        apply(&mut self.names, &change);
+        self.found = None;
+        let before = apply(&mut self.names, &change);
+        self.journal.push((time_ns, Undo::Names { before }));
         self.changes.push(change);
     }
 
+    fn find(&mut self, name: &str) -> Option<u64> {
+        match &mut self.found {
+            Some((known, file)) if known == name => return Some(*file),
+            Some((known, file)) => {
+                *file = *self.names.get(name)?;
+                name.clone_into(known);
+            }
+            None => self.found = Some((name.to_owned(), *self.names.get(name)?)),
+        }
+        self.found.as_ref().map(|(_, file)| *file)
+    }
+
     fn find_or_create(&mut self, time_ns: u64, name: &str) -> u64 {
-        if let Some(file) = self.names.get(name) {
-            return *file;
+        if let Some(file) = self.find(name) {
+            return file;
         }
         let file = self.next_file;
         self.next_file += 1;
@@ -261,7 +304,7 @@ impl Platter {
     }
 
     pub(super) fn sync(&mut self, time_ns: u64, name: &str) {
-        let Some(id) = self.names.get(name).copied() else {
+        let Some(id) = self.find(name) else {
             return;
         };
         let file = self.files.entry(id).or_default();
@@ -285,18 +328,20 @@ impl Platter {
     }
 
     pub(super) fn sync_directory(&mut self, time_ns: u64) {
-        let before = std::mem::replace(&mut self.durable_names, self.names.clone());
         let changes = std::mem::take(&mut self.changes);
+        let durable_names = &mut self.durable_names;
+        let before = changes.iter().map(|change| apply(durable_names, change));
+        let before = before.collect();
         self.journal
             .push((time_ns, Undo::DurableNames { before, changes }));
     }
 
-    pub(super) fn content(&self, name: &str) -> Option<&[u8]> {
-        let file = self.names.get(name)?;
-        Some(&self.files.get(file)?.visible)
+    pub(super) fn content(&mut self, name: &str) -> Option<&[u8]> {
+        let file = self.find(name)?;
+        Some(&self.files.get(&file)?.visible)
     }
 
-    pub(super) fn length(&self, name: &str) -> Option<u64> {
+    pub(super) fn length(&mut self, name: &str) -> Option<u64> {
         Some(self.content(name)?.len() as u64)
     }
 
@@ -305,8 +350,9 @@ impl Platter {
     }
 
     pub(super) fn visible_files(&self) -> Vec<(String, Vec<u8>)> {
-        let content = |name: &String| Some((name.clone(), self.content(name)?.to_vec()));
-        self.names.keys().filter_map(content).collect()
+        let content =
+            |(name, id): (&String, &u64)| Some((name.clone(), self.files.get(id)?.visible.clone()));
+        self.names.iter().filter_map(content).collect()
     }
 
     pub(super) fn into_durable_files(mut self) -> BTreeMap<String, Vec<u8>> {
@@ -370,6 +416,43 @@ mod tests {
             step(&mut platter, now);
         }
         assert_eq!(state(&platter), (Vec::new(), 0, b"d".to_vec()));
+        for (now, expected) in before.into_iter().rev() {
+            platter.take_back_after(now - 1);
+            assert_eq!(state(&platter), expected, "before the step at {now}");
+        }
+    }
+
+    #[test]
+    fn changes_of_names_are_taken_back_one_by_one() {
+        let mut platter = Platter::default();
+        platter.append(1, "log", b"1");
+        platter.append(2, "state", b"2");
+        platter.sync_directory(3);
+        platter.settle();
+        let steps: [fn(&mut Platter, u64); 7] = [
+            |platter, now| platter.cut(now, "new", 0),
+            |platter, now| platter.rename(now, "new", "state"),
+            |platter, now| platter.remove(now, "log"),
+            |platter, now| platter.sync_directory(now),
+            |platter, now| platter.rename(now, "nothing", "state"),
+            |platter, now| platter.rename(now, "state", "log"),
+            |platter, now| platter.sync_directory(now),
+        ];
+        let state = |platter: &Platter| {
+            let changes = format!("{:?}", platter.changes);
+            (
+                platter.names.clone(),
+                platter.durable_names.clone(),
+                changes,
+            )
+        };
+        let mut before = Vec::new();
+        for (now, step) in (10..).zip(steps) {
+            before.push((now, state(&platter)));
+            step(&mut platter, now);
+        }
+        assert_eq!(platter.names(), ["log"]);
+        assert_eq!(platter.durable_names, platter.names);
         for (now, expected) in before.into_iter().rev() {
             platter.take_back_after(now - 1);
             assert_eq!(state(&platter), expected, "before the step at {now}");

@@ -42,11 +42,7 @@ pub(super) fn strike(platter: &mut Platter, draws: Draws) -> u64 {
         };
         files.insert(*id, File::settled(content));
     }
-    platter.files = files;
-    platter.names = names.clone();
-    platter.durable_names = names;
-    platter.changes.clear();
-    platter.settle();
+    platter.become_durable(names, files);
     lost_bytes
 }
 
