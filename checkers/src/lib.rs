@@ -52,6 +52,9 @@ pub struct Options {
     pub linearizability_time_limit_ms: u64,
     /// How much memory its configurations may occupy, approximately.
     pub linearizability_memory_limit_bytes: u64,
+    /// How long finding the few operations that matter may take after a violation was found. Without any time, what is
+    /// found is told with all that happened before.
+    pub explanation_time_limit_ms: u64,
     /// Operations that must have succeeded for a run to have tested anything.
     pub minimum_ok_count: u64,
 }
@@ -61,7 +64,18 @@ impl Default for Options {
         Self {
             linearizability_time_limit_ms: 60_000,
             linearizability_memory_limit_bytes: 2 << 30,
+            explanation_time_limit_ms: 3_000,
             minimum_ok_count: 10,
+        }
+    }
+}
+
+impl Options {
+    /// For whoever wants to know whether a run failed, and not how.
+    pub fn without_explanations() -> Self {
+        Self {
+            explanation_time_limit_ms: 0,
+            ..Self::default()
         }
     }
 }

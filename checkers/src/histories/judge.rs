@@ -31,6 +31,8 @@ pub struct Options {
     pub time_limit: Duration,
     /// How much memory the search may use, approximately.
     pub memory_limit_bytes: u64,
+    /// How long finding the few operations that matter may take after violations were found.
+    pub explanation_time_limit: Duration,
     /// How many keys are decided at the same time.
     pub thread_count: usize,
 }
@@ -43,6 +45,7 @@ impl Options {
             failed_cas: FailedCas::Ignored,
             time_limit: Duration::from_secs(60),
             memory_limit_bytes: 2 << 30,
+            explanation_time_limit: Duration::from_secs(5),
             thread_count: std::thread::available_parallelism().map_or(1, Into::into),
         }
     }
@@ -65,9 +68,6 @@ pub struct Report {
 
 /// Most keys whose violation is explained.
 const EXPLAINED_MAX_COUNT: usize = 10;
-
-/// How long finding the few operations that matter may take after violations were found.
-const EXPLAIN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Judges the history. Lists are judged key by key, or all together if there are transactions.
 ///
@@ -340,7 +340,7 @@ where
         "unknown_keys": names(&mut undecided.iter().map(|(subject, ..)| subject.key)),
     });
     if !violated.is_empty() {
-        let deadline = Instant::now().checked_add(EXPLAIN_TIME_LIMIT);
+        let deadline = Instant::now().checked_add(options.explanation_time_limit);
         let count = violated.len().min(EXPLAINED_MAX_COUNT);
         let explained = side_by_side(count, options.thread_count, false, |place| {
             let (_, subject, failed) = violated[place];

@@ -22,9 +22,6 @@ pub use watch::Watch;
 const SOURCE: &str =
     "Herlihy & Wing 1990 (linearizability); search after Wing & Gong 1993, Lowe 2017";
 
-/// How long finding the few operations that matter may take after a violation was found.
-const MINIMIZE_TIME_LIMIT: Duration = Duration::from_secs(3);
-
 /// What every key is.
 const REGISTER: Register = Register {
     initial: register::NEVER_WRITTEN,
@@ -102,7 +99,7 @@ fn conclude(
     });
     let key_total = counted(keys.len() as u64, "key");
     if let Some((_, first)) = violated.first() {
-        let mut result = violation(&keys[*first], &outcomes[*first]);
+        let mut result = violation(&keys[*first], &outcomes[*first], options);
         if violated.len() > 1 {
             let others = counted(violated.len() as u64 - 1, "more key");
             result
@@ -141,11 +138,12 @@ fn key_names(keys: &[KeyHistory<'_>], numbers: impl Iterator<Item = usize>) -> V
         .collect()
 }
 
-fn violation(key: &KeyHistory<'_>, outcome: &Outcome) -> CheckerResult {
+fn violation(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options) -> CheckerResult {
     let Outcome::NotLinearizable { failed } = outcome else {
         panic!("only a violation is explained");
     };
-    let deadline = Instant::now().checked_add(MINIMIZE_TIME_LIMIT);
+    let time_limit = Duration::from_millis(options.explanation_time_limit_ms);
+    let deadline = Instant::now().checked_add(time_limit);
     let timeline = key.timeline();
     let refutation = refute(&REGISTER, &timeline, *failed, deadline);
     let explanation = explain::explain(key, &refutation);

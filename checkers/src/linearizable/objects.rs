@@ -19,6 +19,7 @@ pub fn check_objects(model: Model, history: &[Operation], options: &Options) -> 
     let how = histories::Options {
         time_limit: Duration::from_millis(options.linearizability_time_limit_ms),
         memory_limit_bytes: options.linearizability_memory_limit_bytes,
+        explanation_time_limit: Duration::from_millis(options.explanation_time_limit_ms),
         thread_count: THREAD_COUNT,
         ..histories::Options::new(model)
     };

@@ -27,7 +27,7 @@ use crate::scenario::{self, Expected, Scenario};
 use crate::shrink::{
     Budget, Defaults, Shrunk, Simulation, Size, describe, reproduce, shrink as shrink_plan,
 };
-use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run};
+use crate::simulation::{Label, SessionPlan, Simulated, simulate, store_run, verdict_on};
 
 /// Seeds with which the simulation tries to fail as real processes did.
 const REPRODUCE_SEED_COUNT: u64 = 60;
@@ -221,8 +221,8 @@ fn scenario(shrunk: &Shrunk<Simulated>) -> Result<(Scenario, String), Failure> {
         tried_count += 1;
         let mut plan = shrunk.plan.clone();
         plan.seed = plan.seed.wrapping_add(tried_count);
-        let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
-        if simulated.verdict.failure_signature() == failures {
+        let verdict = verdict_on(&plan, &Arc::new(AtomicBool::new(false)))?;
+        if verdict.failure_signature() == failures {
             alike_count += 1;
             seeds.push(plan.seed);
         }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
 use crate::interrupts;
-use crate::simulation::{SessionPlan, glimpse, simulate};
+use crate::simulation::{SessionPlan, verdict_on};
 
 pub use self::ledger::{Measurement, Score, ShrunkRun, Unmodified};
 pub use self::shrinking::shrink_one;
@@ -236,11 +236,7 @@ fn pursue(
         }
         let seed = hunt.first_seed + number;
         let plan = plan(hunt, seed)?;
-        let verdict = match glimpse(&plan, stop)?.verdict {
-            Some(verdict) => verdict,
-            // Only the whole recording can tell.
-            None => simulate(&plan, stop)?.verdict,
-        };
+        let verdict = verdict_on(&plan, stop)?;
         if stop.load(Ordering::Relaxed) {
             break;
         }

@@ -18,7 +18,7 @@ use crate::exit::Failure;
 use crate::interrupts;
 use crate::processes::NodeProgram;
 use crate::progress::Progress;
-use crate::simulation::{SessionPlan, Simulated, simulate};
+use crate::simulation::{SessionPlan, Simulated, simulate, verdict_on};
 
 /// Trying in the simulation: one run says everything.
 #[derive(Debug)]
@@ -42,9 +42,8 @@ impl Trial for Simulation {
 
     fn run(&mut self, plan: &SessionPlan) -> Result<Option<Simulated>, Failure> {
         self.run_count += 1;
-        let simulated = simulate(plan, &Arc::new(AtomicBool::new(false)))?;
-        let same = simulated.verdict.failure_signature() == self.wanted;
-        Ok(same.then_some(simulated))
+        let is_wanted = |verdict: &Verdict| verdict.failure_signature() == self.wanted;
+        recorded_if(plan, is_wanted)
     }
 
     fn run_count(&self) -> u32 {
@@ -75,12 +74,24 @@ pub fn reproduce(
         }
         let mut plan = plan.clone();
         plan.seed = plan.seed.wrapping_add(number);
-        let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
-        if is_alike(&simulated.verdict, wanted) {
+        if let Some(simulated) = recorded_if(&plan, |verdict| is_alike(verdict, wanted))? {
             return Ok(Some((plan, simulated)));
         }
     }
     Ok(None)
+}
+
+/// The recording of a run that comes out as wanted. Most do not, and finding that out takes no recording.
+fn recorded_if(
+    plan: &SessionPlan,
+    is_wanted: impl Fn(&Verdict) -> bool,
+) -> Result<Option<Simulated>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    if !is_wanted(&verdict_on(plan, &stop)?) {
+        return Ok(None);
+    }
+    let simulated = simulate(plan, &stop)?;
+    Ok(is_wanted(&simulated.verdict).then_some(simulated))
 }
 
 fn is_alike(verdict: &Verdict, wanted: &[String]) -> bool {

@@ -35,4 +35,4 @@ mod tests;
 pub use campaign::{Campaign, CampaignSummary, SCHEDULE, SeedOutcome, run_campaign};
 pub use evidence::{Label, store_run};
 pub(crate) use panics::caught;
-pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate};
+pub use session::{Glimpse, SessionPlan, Simulated, glimpse, simulate, verdict_on};

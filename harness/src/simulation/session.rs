@@ -21,7 +21,7 @@ use crate::recorder::Recorder;
 use crate::runner::{Runner, sets_clocks};
 
 /// Everything that decides a simulated run. Equal plans give equal runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SessionPlan {
     /// Seed.
     pub seed: u64,
@@ -51,7 +51,7 @@ pub struct Simulated {
 /// A simulated run that was judged while it went on, and of which nothing else is left.
 #[derive(Debug)]
 pub struct Glimpse {
-    /// What came out; `None` if only the whole recording can tell.
+    /// What came out, without explanations; `None` if only the whole recording can tell.
     pub verdict: Option<Verdict>,
     /// The faults, with what became of them.
     pub faults: Vec<ScheduledFault>,
@@ -83,7 +83,7 @@ pub fn simulate(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Simulated,
 }
 
 /// Runs a plan without keeping what happens: the same events and the same verdict, in less time and
-/// memory. Setting `stop` ends it early; what it returns then means nothing.
+/// memory. Violations are not explained. Setting `stop` ends it early; what it returns then means nothing.
 ///
 /// # Errors
 /// See [`simulate`].
@@ -92,7 +92,8 @@ pub fn glimpse(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Glimpse, Fa
     let over = run(plan, Witness::Onlooker(onlooker), stop)?;
     let verdict = match over.remains.witness {
         Witness::Onlooker(onlooker) => {
-            onlooker.conclude(&over.recording, &checkers::Options::default())
+            let options = checkers::Options::without_explanations();
+            onlooker.conclude(&over.recording, &options)
         }
         Witness::Trace(_) => None,
     };
@@ -102,6 +103,19 @@ pub fn glimpse(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Glimpse, Fa
         identity: over.identity,
         simulated_ns: over.simulated_ns,
     })
+}
+
+/// What comes out of a plan, without explanations: in less time than a recording takes, where that can be told.
+/// Setting `stop` ends it early; what it returns then means nothing.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn verdict_on(plan: &SessionPlan, stop: &Arc<AtomicBool>) -> Result<Verdict, Failure> {
+    match glimpse(plan, stop)?.verdict {
+        Some(verdict) => Ok(verdict),
+        // Only the whole recording can tell.
+        None => Ok(simulate(plan, stop)?.verdict),
+    }
 }
 
 /// A run that is over and not judged.
