@@ -202,7 +202,7 @@ fn validity(summary: &CampaignSummary, missing: &[&str]) -> Validity {
 }
 
 fn readable(summary: &CampaignSummary, missing: &[&str], store: &str) -> String {
-    let mut text = headline(summary);
+    let mut text = format!("{}\n\n{}", verdict(summary, missing), headline(summary));
     if let Some(covered) = coverage::summary(&summary.coverage) {
         let _ = write!(text, "\n{covered}");
     }
@@ -251,6 +251,34 @@ fn readable(summary: &CampaignSummary, missing: &[&str], store: &str) -> String 
     text
 }
 
+/// The worst of all seeds in a word, and why that is.
+fn verdict(summary: &CampaignSummary, missing: &[&str]) -> String {
+    let valid = validity(summary, missing);
+    let groups = summary.groups();
+    let group = groups.iter().find(|(worst, ..)| *worst == valid);
+    let why = match group {
+        Some((_, signature, outcomes)) => {
+            let others = match groups.len() - 1 {
+                0 => String::new(),
+                1 => ", and 1 other kind of failure".into(),
+                count => format!(", and {count} other kinds of failure"),
+            };
+            let failing = counted(outcomes.len() as u64);
+            let what = signature.join(", ");
+            format!("{failing} of {}: {what}{others}", summary.done_count)
+        }
+        None if summary.done_count == 0 => "no seed was run to its end".into(),
+        None if !missing.is_empty() => "not all that is required was reached".into(),
+        None => format!("nothing was violated in {}", counted(summary.done_count)),
+    };
+    format!("verdict: {}\nwhy:     {why}", valid.word().to_uppercase())
+}
+
+/// "1 seed", "2 seeds".
+fn counted(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "seed" } else { "seeds" })
+}
+
 /// What came of each family of faults: in how many seeds it was on, how many of them failed, and how many
 /// of all faults of those seeds had an effect.
 fn yields(by_family: &BTreeMap<String, FamilyYield>) -> String {
@@ -282,15 +310,10 @@ fn headline(summary: &CampaignSummary) -> String {
         count => format!("\n{count} seeds were run twice, with the same events"),
     };
     format!(
-        "{} {}: {} valid, {} invalid, {} unknown{stopped}\n\
+        "{}: {} valid, {} invalid, {} unknown{stopped}\n\
          {simulated_s:.0} s simulated in {elapsed_s:.1} s, {:.0} times as fast as real time; \
          {} events, {:.0} each second{memory}{repeated}",
-        summary.done_count,
-        if summary.done_count == 1 {
-            "seed"
-        } else {
-            "seeds"
-        },
+        counted(summary.done_count),
         summary.valid_count,
         summary.invalid_count,
         summary.unknown_count,

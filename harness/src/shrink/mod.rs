@@ -83,7 +83,7 @@ pub struct Shrunk<E> {
     pub is_exhausted: bool,
 }
 
-/// Shrinks a plan that fails, which left `evidence`. `tell` hears what each step achieved.
+/// Shrinks a plan that fails, which left `evidence`. `tell` hears of each step that achieved something.
 ///
 /// # Errors
 /// When something cannot be run at all.
@@ -104,16 +104,25 @@ pub fn shrink<T: Trial>(
         deadline: Instant::now() + budget.time,
         defaults,
         is_exhausted: false,
+        has_accepted: false,
         failure: None,
     };
+    let mut size_so_far = before;
     for (name, step) in Shrinker::<T>::STEPS {
+        shrinker.has_accepted = false;
         step(&mut shrinker);
         if let Some(failure) = shrinker.failure {
             return Err(failure);
         }
         let size = size::<T>(&shrinker.best, &shrinker.evidence);
-        let runs = shrinker.trial.run_count();
-        tell(&format!("{name}: {} ({runs} runs)", describe(&size)));
+        if shrinker.has_accepted {
+            let runs = counted(shrinker.trial.run_count().into(), "run");
+            tell(&format!(
+                "{name}{} ({runs} so far)",
+                gain(&size_so_far, &size)
+            ));
+        }
+        size_so_far = size;
     }
     Ok(Shrunk {
         after: size::<T>(&shrinker.best, &shrinker.evidence),
@@ -137,18 +146,37 @@ fn size<T: Trial>(plan: &SessionPlan, evidence: &T::Evidence) -> Size {
 
 /// The size, for people.
 pub fn describe(size: &Size) -> String {
-    let counted = |count: u64, noun: &str| match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    };
-    format!(
-        "{}, {}, {}, {}, {:.1} s",
+    measures(size).join(", ")
+}
+
+/// What is smaller than it was, for people: nothing, or what follows the name of a step.
+fn gain(before: &Size, after: &Size) -> String {
+    let both = measures(before).into_iter().zip(measures(after));
+    let changed = both.filter(|(before, after)| before != after);
+    let told: Vec<String> = changed
+        .map(|(before, after)| format!("{after} instead of {before}"))
+        .collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => format!(": {}", told.join(", ")),
+    }
+}
+
+fn measures(size: &Size) -> [String; 5] {
+    [
         counted(size.fault_count as u64, "fault"),
         counted(size.operation_count, "operation"),
         counted(size.node_count.into(), "node"),
         counted(size.client_count.into(), "client"),
-        size.time_ms as f64 / 1e3
-    )
+        format!("{:.1} s", size.time_ms as f64 / 1e3),
+    ]
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_words() {
+    fn sizes_and_gains_are_told_in_words() {
         let size = Size {
             fault_count: 1,
             operation_count: 14,
@@ -168,5 +196,15 @@ mod tests {
             describe(&size),
             "1 fault, 14 operations, 3 nodes, 2 clients, 4.2 s"
         );
+        let before = Size {
+            fault_count: 7,
+            time_ms: 9_000,
+            ..size
+        };
+        assert_eq!(
+            gain(&before, &size),
+            ": 1 fault instead of 7 faults, 4.2 s instead of 9.0 s"
+        );
+        assert_eq!(gain(&size, &size), "");
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Shrinker<'a, T: Trial> {
     pub(super) deadline: Instant,
     pub(super) defaults: Defaults,
     pub(super) is_exhausted: bool,
+    /// Whether the present step has kept a smaller plan.
+    pub(super) has_accepted: bool,
     /// The first thing that went wrong besides runs that do not fail.
     pub(super) failure: Option<Failure>,
 }
@@ -47,11 +49,11 @@ impl<'a, T: Trial> Shrinker<'a, T> {
         // Clients take turns at operations, so fewer of them must come before fewer operations.
         ("dropped nodes and clients", Self::drop_nodes),
         ("dropped operations", Self::drop_operations),
-        ("dropped nodes and clients again", Self::drop_nodes),
+        ("dropped more nodes and clients", Self::drop_nodes),
         ("shortened faults", Self::shorten_faults),
-        ("dropped faults again", Self::drop_faults),
-        ("cut again", Self::cut_time),
-        ("dropped operations again", Self::drop_operations),
+        ("dropped more faults", Self::drop_faults),
+        ("cut further", Self::cut_time),
+        ("dropped more operations", Self::drop_operations),
         ("went back to usual settings", Self::use_defaults),
     ];
 
@@ -64,6 +66,7 @@ impl<'a, T: Trial> Shrinker<'a, T> {
         }
         match self.trial.run(&plan) {
             Ok(Some(evidence)) => {
+                self.has_accepted |= plan != self.best;
                 self.best = plan;
                 self.evidence = evidence;
                 true
