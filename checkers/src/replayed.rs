@@ -167,7 +167,7 @@ fn difference(
         let because = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         return Some(match fault.outcome {
             Some(FaultOutcome::Skipped) => format!("was skipped{because}"),
-            _ => format!("never came{because}"),
+            _ => format!("never started{because}"),
         });
     };
     let (before, now) = (hit(recorded), hit(now));

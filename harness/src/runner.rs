@@ -3,6 +3,7 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod conduct;
 mod core_phase;
 mod crashes;
 mod healing;
@@ -12,27 +13,21 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use checkers::replayed::WAITED_MS;
-use nemesis::action::Action;
-use nemesis::fault::Fault;
-use nemesis::resolve::{Resolution, resolve};
-use nemesis::timeline::{Due, Timeline};
-use nemesis::view::ClusterView;
+use nemesis::timeline::Timeline;
 use results::history::OperationType;
 use results::manifest::{NodeTimers, RunOptions, StopReason};
-use results::schedule::{FaultOutcome, ResolvedFault, Schedule, ScheduledFault};
+use results::schedule::Schedule;
 use results::standstill::Standstill;
 use serde_json::{Value, json};
 
 use self::core_phase::OwnFaults;
 use self::moments::Cause;
-use self::waiting::{awaits_nodes_ms, looks_again_ms, needs_sight};
 use crate::bursts::Bursts;
 use crate::clients::{Clients, Ended, Pace};
 use crate::progress::{Progress, Snapshot};
 use crate::recorder::Recorder;
 use crate::workload::{UnknownWorkload, Workload};
-use crate::world::{Event, FaultReport, HealReport, Sight, World};
+use crate::world::{Event, World};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// When clients begin, in milliseconds since the start of the run. Fixed, so that times in a
@@ -195,7 +190,7 @@ impl<'a, W: World> Runner<'a, W> {
         self.recorder
             .phase(|phases| phases.workload_start = Some(start_ns))?;
         self.run_workload(start_ns + self.time_ns)?;
-        self.await_no_event()?;
+        self.start_nothing_more();
         let now_ns = self.world.now_ns();
         let (interrupted, stopped_by) = (self.interrupted, self.stopped_by);
         self.recorder.phase(|phases| {
@@ -254,12 +249,6 @@ impl<'a, W: World> Runner<'a, W> {
             let note = format!("stopping: {violation}");
             self.progress.note(&note);
         }
-    }
-
-    /// When the schedule next wants something done.
-    fn next_fault_ns(&self) -> u64 {
-        let next = self.timeline.next_due_ms();
-        next.map_or(u64::MAX, |due_ms| due_ms.saturating_mul(NS_PER_MS))
     }
 
     /// Waits for one event, or the deadline, and deals with it.
@@ -362,195 +351,6 @@ impl<'a, W: World> Runner<'a, W> {
         self.recorder.standstill(standstill)
     }
 
-    fn conduct_faults(&mut self, now_ns: u64) -> results::Result<()> {
-        for due in self.timeline.due(now_ns / NS_PER_MS) {
-            match due {
-                Due::Watch(id) => self.watch(id),
-                Due::Start(id) => self.start_fault(id)?,
-                Due::Heal(id) => self.heal_fault(id)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn start_fault(&mut self, id: u64) -> results::Result<()> {
-        let Some(fault) = self.fault(id).cloned() else {
-            return Ok(());
-        };
-        let now_ns = self.world.now_ns();
-        let f = format!("start-{}", fault.fault.kind);
-        // Said once, even if it has to wait for others.
-        if self.told.insert(id) {
-            self.recorder
-                .nemesis(now_ns, &f, json!({ "id": id, "fault": fault.fault }))?;
-        }
-        self.starting.insert(id);
-        if needs_sight(&fault) {
-            self.world.look(id);
-            return Ok(());
-        }
-        self.begin_fault(id, Sight::default())
-    }
-
-    /// Decides whom a fault hits, now that all there is to know of the nodes is known, and begins it.
-    fn begin_fault(&mut self, id: u64, sight: Sight) -> results::Result<()> {
-        let Some(fault) = self.fault(id).cloned() else {
-            return Ok(());
-        };
-        if self.heal_when_started.contains(&id) {
-            return self.skip_fault(
-                id,
-                "its time was over before the nodes were looked at".into(),
-            );
-        }
-        let now_ns = self.world.now_ns();
-        let resolution = match self.resolve(&fault, sight) {
-            Ok(resolution) => resolution,
-            Err(reason) => {
-                let end_ms = START_UP_MS + self.time_ns / NS_PER_MS;
-                return match looks_again_ms(&fault, now_ns / NS_PER_MS, end_ms) {
-                    None => self.skip_fault(id, reason),
-                    Some(at_ms) => {
-                        self.starting.remove(&id);
-                        self.timeline.postpone(id, at_ms);
-                        Ok(())
-                    }
-                };
-            }
-        };
-        let view = || self.world.view(None);
-        if let Some(at_ms) = awaits_nodes_ms(&fault, &resolution.action, view, now_ns / NS_PER_MS) {
-            self.starting.remove(&id);
-            self.awaiting.insert(id);
-            self.timeline.postpone(id, at_ms);
-            return Ok(());
-        }
-        let mut resolved = ResolvedFault {
-            event: self.causes.get(&id).map(|cause| cause.event.clone()),
-            ..resolution.to_resolved(now_ns / NS_PER_MS)
-        };
-        if self.awaiting.remove(&id) {
-            let waited_ms = resolved.at_ms.saturating_sub(fault.trigger.at_ms);
-            resolved.targets.insert(WAITED_MS.into(), json!(waited_ms));
-        }
-        self.recorder
-            .update_fault(id, |fault| fault.resolved = Some(resolved));
-        if resolution.action == Action::Burst {
-            let report = self.bursts.begin(id, now_ns, &mut self.clients);
-            return self.fault_started(id, report);
-        }
-        self.world.start_fault(id, resolution.action);
-        Ok(())
-    }
-
-    fn skip_fault(&mut self, id: u64, reason: String) -> results::Result<()> {
-        self.starting.remove(&id);
-        self.heal_when_started.remove(&id);
-        self.timeline.forget(id);
-        self.let_go_for(id);
-        self.recorder.update_fault(id, |fault| {
-            fault.outcome = Some(FaultOutcome::Skipped);
-            fault.reason = Some(reason);
-        });
-        Ok(())
-    }
-
-    /// A recorded target is used as it stands; a symbolic one is resolved now, and so is that of a fault that
-    /// an event starts, since the event may come to another node than it did.
-    fn resolve(&self, fault: &ScheduledFault, sight: Sight) -> Result<Resolution, String> {
-        let cause = self.causes.get(&fault.id);
-        if let Some(resolved) = &fault.resolved
-            && cause.is_none()
-        {
-            return Action::from_resolved(&fault.fault.kind, resolved)
-                .map(|action| Resolution {
-                    action,
-                    leader_unknown: false,
-                })
-                .map_err(|error| error.to_string());
-        }
-        let parsed = Fault::from_description(&fault.fault).map_err(|error| error.to_string())?;
-        let leads = cause.filter(|cause| cause.leads);
-        // Clients hear of a new leader later than those who watch it.
-        let leader = match leads {
-            Some(cause) => Some(cause.event.node.as_str()),
-            None => self.clients.leader(),
-        };
-        let view = ClusterView {
-            event_node: cause.map(|cause| cause.event.node.clone()),
-            roles: sight.roles,
-            log_ends: sight.log_ends,
-            ..self.world.view(leader)
-        };
-        resolve(self.seed, fault.id, &parsed, &view)
-    }
-
-    fn heal_fault(&mut self, id: u64) -> results::Result<()> {
-        if self.starting.contains(&id) {
-            self.heal_when_started.insert(id);
-            return Ok(());
-        }
-        if !self.active.remove(&id) {
-            return Ok(());
-        }
-        let now_ns = self.world.now_ns();
-        if let Some(fault) = self.fault(id) {
-            let f = format!("stop-{}", fault.fault.kind);
-            self.recorder.nemesis(now_ns, &f, json!({ "id": id }))?;
-        }
-        self.healing.insert(id);
-        if let Some(report) = self.bursts.end(id, now_ns, &mut self.clients) {
-            return self.fault_healed(id, report);
-        }
-        self.world.heal_fault(id);
-        Ok(())
-    }
-
-    fn fault_started(&mut self, id: u64, report: FaultReport) -> results::Result<()> {
-        self.starting.remove(&id);
-        let now_ns = self.world.now_ns();
-        if report.outcome == FaultOutcome::Skipped {
-            self.timeline.forget(id);
-        } else {
-            self.active.insert(id);
-            self.timeline.started(id, now_ns / NS_PER_MS);
-        }
-        let kind = self
-            .fault(id)
-            .map_or_else(String::new, |fault| fault.fault.kind.clone());
-        self.recorder.update_fault(id, |fault| {
-            fault.outcome = Some(report.outcome);
-            fault.reason = report.reason.clone();
-            fault.effect = report.effect.clone();
-        });
-        let resolved = self.fault(id).and_then(|fault| fault.resolved.clone());
-        let value = json!({
-            "id": id, "outcome": report.outcome, "reason": report.reason, "resolved": resolved
-        });
-        self.recorder
-            .nemesis(now_ns, &format!("start-{kind}"), value)?;
-        if self.heal_when_started.remove(&id) {
-            self.heal_fault(id)?;
-        }
-        self.let_go_for(id);
-        Ok(())
-    }
-
-    fn fault_healed(&mut self, id: u64, report: HealReport) -> results::Result<()> {
-        self.healing.remove(&id);
-        let now_ns = self.world.now_ns();
-        let kind = self
-            .fault(id)
-            .map_or_else(String::new, |fault| fault.fault.kind.clone());
-        let value = json!({ "id": id, "problem": report.problem, "effect": report.effect });
-        self.recorder
-            .nemesis(now_ns, &format!("stop-{kind}"), value)?;
-        self.recorder.update_fault(id, |fault| {
-            healing::note(fault, report, now_ns / NS_PER_MS);
-        });
-        Ok(())
-    }
-
     /// Waits until no operation is under way any more.
     fn drain(&mut self) -> Result<(), Stop> {
         if self.interrupted {
@@ -563,21 +363,6 @@ impl<'a, W: World> Runner<'a, W> {
                 // Left open in the history, which means: unknown.
                 return Ok(());
             }
-            self.wait(limit_ns)?;
-        }
-        Ok(())
-    }
-
-    /// Takes back every fault of the schedule.
-    fn heal_scheduled(&mut self) -> Result<(), Stop> {
-        let limit_ns = self.world.now_ns() + HEAL_LIMIT_NS;
-        let known: Vec<u64> = self.active.union(&self.starting).copied().collect();
-        for id in known {
-            self.heal_fault(id)?;
-        }
-        while !(self.starting.is_empty() && self.active.is_empty() && self.healing.is_empty())
-            && self.world.now_ns() < limit_ns
-        {
             self.wait(limit_ns)?;
         }
         Ok(())
@@ -630,14 +415,6 @@ impl<'a, W: World> Runner<'a, W> {
             }
         }
         Ok(())
-    }
-
-    fn fault(&self, id: u64) -> Option<&ScheduledFault> {
-        self.recorder
-            .schedule()
-            .faults
-            .iter()
-            .find(|fault| fault.id == id)
     }
 
     fn show_progress(&mut self) {

@@ -88,7 +88,7 @@ pub struct ScheduledFault {
     /// What became of it. Absent: its moment never came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<FaultOutcome>,
-    /// Why it was skipped or is indeterminate, for people.
+    /// Why it was skipped, is indeterminate or never started, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Milliseconds since the run started at which it was verifiably healed.
@@ -128,7 +128,27 @@ pub fn damaged_nodes(effect: &Map<String, Value>) -> impl Iterator<Item = &str> 
     damaged.filter_map(|(name, _)| name.strip_suffix(DAMAGED_BYTES))
 }
 
+/// Why the numbers of faults in a table have gaps, for people.
+const NUMBERS_HAVE_GAPS: &str = "The number of a fault says of which family it is, and which of them; so it, \
+    and all that is drawn by it, stays the same whatever other faults there are. Numbers between were never given.";
+
+/// What is to be said of the numbers of these faults, for people: nothing, if they have no gaps.
+pub fn about_numbers(faults: &[ScheduledFault]) -> Option<&'static str> {
+    let highest = faults.iter().map(|fault| fault.id).max()?;
+    (highest > faults.len() as u64).then_some(NUMBERS_HAVE_GAPS)
+}
+
 impl ScheduledFault {
+    /// What became of it, in the one word for it that people read everywhere.
+    pub fn came_to(&self) -> &'static str {
+        match self.outcome {
+            Some(FaultOutcome::Installed) => "installed",
+            Some(FaultOutcome::Skipped) => "skipped",
+            Some(FaultOutcome::Indeterminate) => "indeterminate",
+            None => "never started",
+        }
+    }
+
     /// Whether it was applied, or may have been.
     pub fn was_injected(&self) -> bool {
         let injected = [FaultOutcome::Installed, FaultOutcome::Indeterminate];
@@ -169,6 +189,23 @@ mod tests {
         assert_eq!(fault.fault.parameters["shape"], "random-halves");
         assert_eq!(fault.outcome, None);
         assert!(!fault.had_effect());
+    }
+
+    #[test]
+    fn numbers_have_gaps_where_one_is_missing() {
+        let numbered = |ids: &[u64]| {
+            let fault = |id| {
+                format!(
+                    r#"{{"id":{id},"trigger":{{"at_ms":0}},"duration_ms":1,"fault":{{"kind":"kill"}}}}"#
+                )
+            };
+            let faults: Vec<String> = ids.iter().map(fault).collect();
+            let text = format!(r#"{{"format_version":1,"faults":[{}]}}"#, faults.join(","));
+            let schedule: Schedule = serde_json::from_str(&text).unwrap();
+            about_numbers(&schedule.faults).is_some()
+        };
+        assert!(!numbered(&[]) && !numbered(&[2, 1, 3]));
+        assert!(numbered(&[2]) && numbered(&[12, 2]));
     }
 
     #[test]

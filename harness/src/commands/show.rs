@@ -9,7 +9,7 @@ use results::byte_size::shown;
 use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
 use results::manifest::{Manifest, Network};
-use results::schedule::{FaultOutcome, Schedule, ScheduledFault};
+use results::schedule::{FaultOutcome, Schedule, ScheduledFault, about_numbers};
 use results::standstill::{self, Standstill};
 use results::store::{RunFolder, Store};
 use results::verdict::{Validity, Verdict};
@@ -212,6 +212,11 @@ fn faults(schedule: &Schedule) -> String {
         return "faults:  none".into();
     }
     let mut text = format!("{:<7} {:>9} {:>9}  fault", "faults", "start s", "end s");
+    let told = |reason: Option<&String>| {
+        reason.map_or_else(String::new, |reason| {
+            format!(": {}", reason.replace(char::is_control, "\u{fffd}"))
+        })
+    };
     let (begun, never): (Vec<&ScheduledFault>, Vec<_>) =
         (schedule.faults.iter()).partition(|fault| fault.outcome.is_some());
     for fault in begun {
@@ -220,15 +225,11 @@ fn faults(schedule: &Schedule) -> String {
         let end = fault.healed_at_ms;
         let end = end.map_or_else(|| "-".into(), |ms| format!("{:.2}", ms as f64 / 1e3));
         let outcome = match fault.outcome {
-            Some(FaultOutcome::Installed) if !fault.had_effect() => " (no effect)",
-            Some(FaultOutcome::Skipped) => " (skipped)",
-            Some(FaultOutcome::Indeterminate) => " (indeterminate)",
-            _ => "",
+            Some(FaultOutcome::Installed) if fault.had_effect() => String::new(),
+            Some(FaultOutcome::Installed) => " (no effect)".into(),
+            _ => format!(" ({})", fault.came_to()),
         };
-        let reason = fault.reason.as_ref();
-        let reason = reason.map_or_else(String::new, |reason| {
-            format!(": {}", reason.replace(char::is_control, "\u{fffd}"))
-        });
+        let reason = told(fault.reason.as_ref());
         let _ = write!(
             text,
             "\n{:<7} {:>9.2} {end:>9}  {}{outcome}{reason}",
@@ -241,10 +242,14 @@ fn faults(schedule: &Schedule) -> String {
         [] => {}
         [one] => drop(write!(
             text,
-            "\n1 more never began: {}",
-            results_report::told_fault(one)
+            "\n1 more never started: {}{}",
+            results_report::told_fault(one),
+            told(one.reason.as_ref())
         )),
-        many => drop(write!(text, "\n{} more never began", many.len())),
+        many => drop(write!(text, "\n{} more never started", many.len())),
+    }
+    if let Some(about) = about_numbers(&schedule.faults) {
+        let _ = write!(text, "\n{about}");
     }
     text
 }

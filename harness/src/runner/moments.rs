@@ -74,20 +74,27 @@ impl<W: World> Runner<'_, W> {
         });
     }
 
-    /// From here on no event starts anything. What waited in vain is said to have.
-    pub(super) fn await_no_event(&mut self) -> results::Result<()> {
+    /// From here on nothing of the schedule starts. What never did says why.
+    pub(super) fn start_nothing_more(&mut self) {
         self.world.watch_nothing();
-        for id in self.timeline.stop_waiting() {
-            let name = self.fault(id).and_then(|fault| {
-                let on = fault.trigger.on.as_ref()?;
-                Some((on.event.name(), on.nth))
-            });
-            if let Some((event, nth)) = name {
-                let reason = format!("the event it waited for, {event} number {nth}, never came");
-                self.recorder
-                    .update_fault(id, |fault| fault.reason = Some(reason));
+        let waited = self.timeline.stop_waiting();
+        let under_way = [&self.starting, &self.active, &self.healing];
+        let under_way: BTreeSet<u64> = under_way.into_iter().flatten().copied().collect();
+        let was_cut_short = self.interrupted;
+        self.recorder.update_faults(|fault| {
+            if fault.outcome.is_some() || under_way.contains(&fault.id) {
+                return;
             }
-        }
-        Ok(())
+            let event = fault.trigger.on.as_ref();
+            let reason = match event.filter(|_| waited.contains(&fault.id)) {
+                Some(on) => {
+                    let (event, nth) = (on.event.name(), on.nth);
+                    format!("the event it waited for, {event} number {nth}, never came")
+                }
+                None if was_cut_short => "the run was ended before it was due".into(),
+                None => "it was due only after the workload was over".into(),
+            };
+            fault.reason = Some(reason);
+        });
     }
 }

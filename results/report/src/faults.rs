@@ -74,12 +74,6 @@ pub(crate) fn rows(faults: &[ScheduledFault], verdict: Option<&Verdict>) -> Vec<
 
 fn row(fault: &ScheduledFault, measured: Option<&Value>) -> FaultRow {
     let started = fault.resolved.as_ref().map(|resolved| resolved.at_ms);
-    let outcome = match fault.outcome {
-        Some(FaultOutcome::Installed) => "installed",
-        Some(FaultOutcome::Skipped) => "skipped",
-        Some(FaultOutcome::Indeterminate) => "indeterminate",
-        None => "never started",
-    };
     let took_hold = !matches!(fault.outcome, Some(FaultOutcome::Skipped) | None);
     let window_ms =
         started.map(|from_ms| (from_ms, fault.healed_at_ms.unwrap_or(from_ms).max(from_ms)));
@@ -106,7 +100,7 @@ fn row(fault: &ScheduledFault, measured: Option<&Value>) -> FaultRow {
             None if took_hold => "not healed".into(),
             None => "–".into(),
         },
-        outcome,
+        outcome: fault.came_to(),
         effect: match parameters(&fault.effect) {
             measured if !measured.is_empty() => Linked::to(measured, "schedule.json"),
             _ if took_hold => "nothing measured".into(),

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use askama::Template;
 use results::manifest::Manifest;
 use results::overview::INTERRUPTED;
+use results::schedule::about_numbers;
 use results::store::{RunFolder, write_atomically};
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::Value;
@@ -60,6 +61,8 @@ struct RunPage {
     faults: Vec<FaultRow>,
     never_began: usize,
     is_going_on: bool,
+    /// Why the numbers of the faults have gaps; empty if they have none.
+    fault_numbers: &'static str,
     coverage: Option<CoverageTable>,
     schedule_readable: bool,
     toggles: Vec<Toggle>,
@@ -240,6 +243,7 @@ fn page(run: Run, pictures: Vec<Picture>) -> RunPage {
             .filter(|fault| fault.outcome.is_none())
             .count(),
         faults: faults::rows(&run.faults, run.verdict.as_ref()),
+        fault_numbers: about_numbers(&run.faults).unwrap_or_default(),
         coverage: coverage::of_verdict(run.verdict.as_ref()),
         schedule_readable: run.schedule_is_readable(),
         toggles: pictures::toggles(&run),
