@@ -19,6 +19,7 @@ use crate::mischief;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::runner::{Runner, sets_clocks};
+use crate::world::World;
 
 /// Everything that decides a simulated run. Equal plans give equal runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,28 +138,41 @@ fn run(plan: &SessionPlan, witness: Witness, stop: &Arc<AtomicBool>) -> Result<O
     let (seed, options) = (plan.seed, &plan.options);
     let stop = Arc::clone(stop);
     let mut world = SimulatedWorld::new(seed, options, bug, skews_clocks, witness, stop);
-    let mut recorder = Recorder::in_memory(manifest(plan), plan.schedule.clone());
-    let mut progress = Progress::new(true);
-    Runner::new(&mut world, &mut recorder, &mut progress, seed, options)?.run()?;
+    let mut recording = conduct(plan, &mut world)?;
     let simulated_ns = world.now_ns;
     let mut remains = world.into_remains();
-    let (mut manifest, schedule, history) = recorder.into_parts();
     let identity = remains.identity.clone();
-    manifest.simulation = Some(identity.clone());
-    let recording = Recording {
-        manifest,
-        history,
-        schedule,
-        trace: Vec::new(),
-        disks: std::mem::take(&mut remains.images),
-        logs: BTreeMap::new(),
-        differences: Vec::new(),
-    };
+    recording.manifest.simulation = Some(identity.clone());
+    recording.disks = std::mem::take(&mut remains.images);
     Ok(Over {
         recording,
         identity,
         simulated_ns,
         remains,
+    })
+}
+
+/// Runs a plan in a world that is there. What only the world knows is not in the recording.
+pub(super) fn conduct(plan: &SessionPlan, world: &mut impl World) -> Result<Recording, Failure> {
+    let mut recorder = Recorder::in_memory(manifest(plan), plan.schedule.clone());
+    let mut progress = Progress::new(true);
+    Runner::new(
+        world,
+        &mut recorder,
+        &mut progress,
+        plan.seed,
+        &plan.options,
+    )?
+    .run()?;
+    let (manifest, schedule, history) = recorder.into_parts();
+    Ok(Recording {
+        manifest,
+        history,
+        schedule,
+        trace: Vec::new(),
+        disks: BTreeMap::new(),
+        logs: BTreeMap::new(),
+        differences: Vec::new(),
     })
 }
 

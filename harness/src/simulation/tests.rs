@@ -2,6 +2,7 @@
 //! Never waits for wall-clock time.
 
 mod disks;
+mod machine;
 mod mischief;
 mod networks;
 mod strangers;
