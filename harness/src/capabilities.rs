@@ -11,10 +11,10 @@ pub const NO_WIPE: &str = "the voters are static (kraft.version 0), so a voter t
 
 /// Why no fault of the simulation takes links of clients.
 pub const NO_CLIENT_LINKS: &str =
-    "in the simulation, clients reach every node at all times; real processes can do it";
+    "clients of the simulation reach every node at all times; real processes can do it";
 
 /// What every world can do.
-const EVERYWHERE: [Need; 32] = [
+const EVERYWHERE: [Need; 33] = [
     Need::CutHold,
     Need::CutReset,
     Need::CutRefuse,
@@ -47,6 +47,7 @@ const EVERYWHERE: [Need; 32] = [
     Need::KnowObservers,
     Need::AfterEvent,
     Need::BeforeEvent,
+    Need::ClientLinks,
 ];
 
 /// Why proxies do nothing to packets.
@@ -88,4 +89,5 @@ pub fn of_simulation() -> Capabilities {
             Need::LinkCorrupt,
             "a corrupted packet fails its checksum and is lost, which loss does there",
         )
+        .without(Need::ClientLinks, NO_CLIENT_LINKS)
 }

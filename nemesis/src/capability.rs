@@ -86,9 +86,11 @@ pub enum Need {
     AfterEvent,
     /// Holding a node just before an event until a fault has started.
     BeforeEvent,
+    /// Letting faults of links take links between clients and nodes, too.
+    ClientLinks,
 }
 
-const TABLE: [(Need, &str, &str); 37] = [
+const TABLE: [(Need, &str, &str); 38] = [
     (Need::CutHold, "cut-hold", "cutting links"),
     (
         Need::CutReset,
@@ -181,6 +183,11 @@ const TABLE: [(Need, &str, &str); 37] = [
         Need::BeforeEvent,
         "before-event",
         "holding nodes before events",
+    ),
+    (
+        Need::ClientLinks,
+        "client-links",
+        "faults of clients' links (--client-links)",
     ),
 ];
 
@@ -446,7 +453,7 @@ mod tests {
         let needs: BTreeSet<Need> = Need::all().collect();
         assert_eq!(needs.len(), TABLE.len());
         // Declared last, so the table reaches the end of the enum.
-        assert_eq!(Need::BeforeEvent as usize + 1, TABLE.len());
+        assert_eq!(Need::ClientLinks as usize + 1, TABLE.len());
     }
 
     proptest! {

@@ -29,10 +29,7 @@ pub fn doctor() -> Result<u8, Failure> {
     announce::print(&aligned(&needs))?;
     announce::print(&notes)?;
     announce::print(&aligned(&families(&worlds)))?;
-    announce::print(
-        "\nFurther words for --nemesis are all and none; several are joined by commas. \
-         The README says what each does.",
-    )?;
+    announce::print(&format!("\n{}", about_all()))?;
     Ok(0)
 }
 
@@ -203,6 +200,29 @@ fn families(worlds: &[Capabilities; 3]) -> Vec<[String; 5]> {
     rows
 }
 
+/// What the words stand for that are no families, and what families imply.
+fn about_all() -> String {
+    let mut parts: Vec<(Family, Vec<&str>)> = Vec::new();
+    for family in Family::ALL {
+        let Some(whole) = family.part_of() else {
+            continue;
+        };
+        match parts.iter_mut().find(|(known, _)| *known == whole) {
+            Some((_, names)) => names.push(family.name()),
+            None => parts.push((whole, vec![family.name()])),
+        }
+    }
+    let parts = parts.iter();
+    let parts =
+        parts.map(|(whole, names)| format!("\n  of {}: {}", whole.name(), names.join(", ")));
+    format!(
+        "Several are joined by commas. all takes every family that the world can do, without those that are parts of another one that it can do:{}\n\
+         none takes nothing. membership and wipe, and so all, put the voters into the log. With --voters configured\n\
+         these two are refused, and all leaves them out. The README says what each family does.",
+        parts.collect::<String>()
+    )
+}
+
 fn word(can: bool) -> String {
     if can { "yes" } else { "no" }.to_owned()
 }
@@ -244,6 +264,20 @@ mod tests {
         let whys: Vec<&str> = rows.iter().map(|row| row[4].as_str()).collect();
         assert_eq!(whys, ["WHY NOT", "(1)", "", "(2)", "(1)"]);
         assert_eq!(notes, "\n(1) rain\n(2) snow\n");
+    }
+
+    #[test]
+    fn what_all_leaves_out_is_told() {
+        let told = about_all();
+        for family in Family::ALL {
+            let Some(whole) = family.part_of() else {
+                continue;
+            };
+            let begins = format!("  of {}: ", whole.name());
+            let line = told.lines().find_map(|line| line.strip_prefix(&begins));
+            let mut names = line.unwrap_or_default().split(", ");
+            assert!(names.any(|name| name == family.name()), "{told}");
+        }
     }
 
     #[test]
