@@ -11,7 +11,7 @@ mod network_suite;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -229,6 +229,40 @@ fn refusing_links_keep_what_is_there() {
     let effect = bench.heal(1);
     assert_eq!(effect["connections_refused"], 1);
     expect_bytes(&mut accepter, b"late");
+}
+
+fn the_end_of_a_connection_comes_late_and_the_capture_shows_it() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let path = std::env::temp_dir().join(format!("slow-close-{}.pcap", std::process::id()));
+    let bench = Bench::new(Some(Capture::create(&path, FILE_MAX_BYTES).unwrap()));
+    let (mut opener, mut accepter) = bench.connection();
+    let slow = Shaping {
+        close_delay_ms: DELAY.as_millis() as u64,
+        ..Shaping::default()
+    };
+    bench.switch.shape(1, &there(), &slow, 1).unwrap();
+    let ended = Instant::now();
+    opener.write_all(b"the last").unwrap();
+    opener.shutdown(Shutdown::Write).unwrap();
+    expect_bytes(&mut accepter, b"the last");
+    assert_eq!(accepter.read(&mut [0]).unwrap(), 0);
+    assert!(ended.elapsed() >= DELAY, "{:?}", ended.elapsed());
+    // Half of it is closed, and the other half works as before.
+    accepter.write_all(b"an answer").unwrap();
+    expect_bytes(&mut opener, b"an answer");
+    let effect = bench.heal(1);
+    assert_eq!(effect["connections_closed_slowly"], 1, "{effect:?}");
+    assert_eq!(effect["longest_close_delay_ms"], 200, "{effect:?}");
+    drop(bench);
+
+    let packets = read_capture(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let from_first = || packets.iter().filter(|packet| packet.bytes[15] == 1);
+    let last = from_first().find(|packet| packet.bytes.ends_with(b"the last"));
+    // The flags of TCP, after 20 bytes of IP: the lowest one says that nothing more comes.
+    let end = from_first().find(|packet| packet.bytes[33] & 1 == 1);
+    let apart_ns = end.unwrap().at_ns - last.unwrap().at_ns;
+    assert!(apart_ns >= DELAY.as_nanos() as u64 * 9 / 10, "{apart_ns}");
 }
 
 fn latency_adds_up() {
@@ -478,7 +512,7 @@ fn measures() {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         (
             "bytes_pass_both_ways_and_the_capture_reads_back",
             bytes_pass_both_ways_and_the_capture_reads_back,
@@ -494,6 +528,10 @@ fn main() {
         (
             "resets_reach_both_ends_even_of_idle_connections",
             resets_reach_both_ends_even_of_idle_connections,
+        ),
+        (
+            "the_end_of_a_connection_comes_late_and_the_capture_shows_it",
+            the_end_of_a_connection_comes_late_and_the_capture_shows_it,
         ),
         (
             "refusing_links_keep_what_is_there",

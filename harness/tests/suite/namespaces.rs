@@ -22,7 +22,11 @@ const ALL_ABOUT_PACKETS: &str = r#"{"format_version":1,"faults":[
    "fault":{"kind":"link","targets":"all","loss_percent":10,"duplicate_percent":10,
             "reorder_percent":10,"corrupt_percent":10}},
   {"id":5,"trigger":{"at_ms":10500},"duration_ms":600,
-   "fault":{"kind":"link","targets":"all","delay_ms":20,"jitter_ms":10}}]}"#;
+   "fault":{"kind":"link","targets":"all","delay_ms":20,"jitter_ms":10}},
+  {"id":6,"trigger":{"at_ms":11150},"duration_ms":700,
+   "fault":{"kind":"link","targets":"all","close_delay_ms":200}},
+  {"id":7,"trigger":{"at_ms":11250},"duration_ms":300,
+   "fault":{"kind":"kill","targets":"leader"}}]}"#;
 
 /// Whether this machine can do it; tells if not.
 fn is_possible(lab: &Lab) -> bool {
@@ -47,7 +51,8 @@ fn run<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn packets_are_held_dropped_lost_doubled_reordered_and_corrupted_and_the_cluster_stays_right() {
+fn packets_are_held_dropped_lost_doubled_reordered_corrupted_and_late_and_the_cluster_stays_right()
+{
     let lab = Lab::new();
     if !is_possible(&lab) {
         return;
@@ -80,6 +85,11 @@ fn packets_are_held_dropped_lost_doubled_reordered_and_corrupted_and_the_cluster
             ],
         ),
         (5, vec!["packets_delayed", "mean_delay_us"]),
+        (
+            6,
+            vec!["connections_closed_slowly", "longest_close_delay_ms"],
+        ),
+        (7, vec!["killed_count"]),
     ] {
         let faults = faults.as_array().unwrap();
         let fault = faults.iter().find(|fault| fault["id"] == id).unwrap();
