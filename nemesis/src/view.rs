@@ -32,6 +32,8 @@ pub struct ClusterView {
     pub least_voter_count: Option<usize>,
     /// By node: files whose durable contents it has lost and not got back.
     pub damaged: BTreeMap<String, BTreeSet<Files>>,
+    /// The nodes that do not start with what is left on their disks. Until they have new ones, they are down.
+    pub broken: BTreeSet<String>,
     /// Whether faults of links take links between clients and nodes, too.
     pub has_client_links: bool,
     /// The nodes that do not run at present, as far as the world tells: they have nothing to lose but their
@@ -77,7 +79,7 @@ impl ClusterView {
             Reach::Running => is_up,
             Reach::Working => is_up && !self.stopped.contains(node),
             Reach::Replaceable => {
-                let is_broken = self.damaged.contains_key(node);
+                let is_broken = self.broken.contains(node);
                 (is_up || is_broken) && !self.failing_disks.contains(node)
             }
         }

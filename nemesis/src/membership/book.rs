@@ -105,6 +105,7 @@ impl Book {
             is_changing: self.is_changing(),
             least_voter_count: Some(self.least_voter_count()),
             damaged: self.without_data().collect(),
+            broken: self.damaged.clone(),
             ..ClusterView::new(nodes, leader.map(str::to_owned))
         }
     }

@@ -74,6 +74,7 @@ fn drawn_faults_hit_who_runs_and_a_lost_disk_may_be_replaced_meanwhile() {
     };
     let mut damaged = view(5, Some("n1"));
     damaged.damaged = BTreeMap::from([("n1".to_owned(), BTreeSet::from([Files::All]))]);
+    damaged.broken = BTreeSet::from(["n1".into()]);
     damaged.down = BTreeSet::from(["n1".into(), "n4".into()]);
     let mut wiped = BTreeSet::new();
     for id in 0..100 {
