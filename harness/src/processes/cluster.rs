@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 use std::sync::{Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
+use nemesis::control::ControlClient;
 use nemesis::fault::{DiskFault, DiskProblem};
 use nemesis::processes::{self as signals, ProcessError};
 use tokio::sync::Mutex;
@@ -138,6 +139,18 @@ impl Slot {
         Ok(())
     }
 
+    /// The control client of the node, if it can answer.
+    fn control(&self) -> Result<ControlClient, String> {
+        let node = &self.settings.name;
+        if self.stopped_since.is_some() {
+            return Err(format!("{node} is stopped"));
+        }
+        let process = self.process.as_ref();
+        process
+            .map(|process| process.control.clone())
+            .ok_or_else(|| format!("{node} does not run"))
+    }
+
     fn excuse(&self) -> Option<Excuse> {
         if self.is_damaged {
             return Some(Excuse::Damaged);
@@ -257,7 +270,7 @@ impl Cluster {
         node: &str,
         limit: Duration,
     ) -> Result<(u64, u64), String> {
-        let control = self.control(node).await?;
+        let control = self.slot_of_one_that_goes(node).await?.control()?;
         let problem = |error| format!("cannot make {node} take a snapshot: {error}");
         let end = async || {
             let status = control.status().await.map_err(problem)?;
@@ -406,18 +419,8 @@ impl Cluster {
     }
 
     /// The control client of a node that can answer.
-    pub(super) async fn control(
-        &self,
-        node: &str,
-    ) -> Result<nemesis::control::ControlClient, String> {
-        let slot = self.slot(node)?.lock().await;
-        if slot.stopped_since.is_some() {
-            return Err(format!("{node} is stopped"));
-        }
-        let process = slot.process.as_ref();
-        process
-            .map(|process| process.control.clone())
-            .ok_or_else(|| format!("{node} does not run"))
+    pub(super) async fn control(&self, node: &str) -> Result<ControlClient, String> {
+        self.slot(node)?.lock().await.control()
     }
 
     /// Ends a node that leaves the cluster, if it runs. It stays down, even if it went down by itself.

@@ -36,7 +36,8 @@ impl Cluster {
     /// # Errors
     /// For people: it does not run, or cannot do so. In the latter case it was killed all the same.
     async fn kill_clean(&self, node: &str) -> Result<(), (bool, String)> {
-        let mut slot = self.slot(node).map_err(|e| (false, e))?.lock().await;
+        let slot = self.slot_of_one_that_goes(node).await;
+        let mut slot = slot.map_err(|error| (false, error))?;
         if slot.stopped_since.is_some() {
             let problem = format!("{node} is stopped, so it cannot leave behind what it wrote");
             return Err((false, problem));

@@ -6,11 +6,17 @@ use std::time::Duration;
 use nemesis::processes::{self as signals, Confirmation, ProcessError};
 use results::schedule::FaultOutcome;
 use serde_json::{Map, Value, json};
+use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::cluster::{Cluster, DEATH_LIMIT, ENDED_BY_A_FAULT, Slot};
 use super::faults::{Active, effect_map, report};
 use crate::world::FaultReport;
+
+/// How long it is waited for that a node goes on: longer than one that is slowed usually stands still each time.
+const GOING_LIMIT: Duration = Duration::from_millis(500);
+/// How often to look whether it does: one that is slowed may run for some milliseconds only each time.
+const GOING_LOOK: Duration = Duration::from_millis(1);
 
 /// A stop that is over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +47,14 @@ impl Cluster {
     /// # Errors
     /// For people: it does not run, is stopped already, or did not stop.
     pub(super) async fn pause(&self, node: &str) -> Result<(Confirmation, Instant), String> {
-        let mut slot = self.slot(node)?.lock().await;
+        let slot = self.slot(node)?.lock().await;
+        Self::pause_in(node, slot).await
+    }
+
+    async fn pause_in(
+        node: &str,
+        mut slot: MutexGuard<'_, Slot>,
+    ) -> Result<(Confirmation, Instant), String> {
         if slot.stopped_since.is_some() {
             return Err(format!("{node} is stopped already"));
         }
@@ -58,6 +71,26 @@ impl Cluster {
         stopped
             .map(|confirmation| (confirmation, since))
             .map_err(|error| format!("cannot stop {node}: {error}"))
+    }
+
+    /// Works on a node that is not stopped. One that is slowed goes on soon; one that does not is worked on as it
+    /// is. While this is held, nobody stops it.
+    ///
+    /// # Errors
+    /// For people: there is no such node.
+    pub(super) async fn slot_of_one_that_goes(
+        &self,
+        node: &str,
+    ) -> Result<MutexGuard<'_, Slot>, String> {
+        let limit = Instant::now() + GOING_LIMIT;
+        loop {
+            let slot = self.slot(node)?.lock().await;
+            if slot.stopped_since.is_none() || Instant::now() >= limit {
+                return Ok(slot);
+            }
+            drop(slot);
+            tokio::time::sleep(GOING_LOOK).await;
+        }
     }
 
     /// Lets a stopped node go on, whoever stopped it, or only if it was stopped at `only`; returns how that
@@ -108,7 +141,11 @@ pub(super) async fn pause(cluster: &Cluster, nodes: Vec<String>) -> (Option<Acti
     let mut verified_count = 0;
     let mut problems = Vec::new();
     for node in nodes {
-        match cluster.pause(&node).await {
+        let paused = match cluster.slot_of_one_that_goes(&node).await {
+            Ok(slot) => Cluster::pause_in(&node, slot).await,
+            Err(problem) => Err(problem),
+        };
+        match paused {
             Ok((confirmation, since)) => {
                 verified_count += usize::from(confirmation == Confirmation::Verified);
                 stopped.push((node, since));
