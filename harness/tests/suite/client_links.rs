@@ -105,5 +105,8 @@ fn the_simulation_refuses_them() {
     let lab = Lab::new();
     let refused = lab.harness(&["sim", "--client-links", "--seeds", "1"]);
     let refused = refused.expect_code(254).stderr;
-    assert!(refused.contains("clients reach every node"), "{refused}");
+    assert!(
+        refused.contains("reach every node at all times"),
+        "{refused}"
+    );
 }
