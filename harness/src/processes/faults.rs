@@ -269,13 +269,19 @@ impl ActiveFaults {
 
     /// Sets clocks right that are not, or are about to go back and forth. Whoever has set them so far lets
     /// them alone from now on.
+    ///
+    /// Who is down has no clock: it will start with a true one. Who ended while it was asked may have set its
+    /// clock right before, or not.
     async fn reset_clocks(&self, cluster: &Cluster, id: u64, nodes: Vec<String>) -> FaultReport {
-        let mut problems = Vec::new();
+        let is_up = |node: &String| cluster.address(node).is_some();
+        let (up, down): (Vec<String>, Vec<String>) = nodes.into_iter().partition(is_up);
+        let down = down.iter().map(|node| format!("{node} does not run"));
+        let mut problems: Vec<String> = down.collect();
         let mut right = Vec::new();
         let mut effect = Map::new();
-        let mut reset_count = 0;
-        let all = nodes.iter().map(|node| self.reset_one(cluster, id, node));
-        for (node, outcome) in nodes.iter().zip(all_of(all.collect()).await) {
+        let (mut reset_count, mut unanswered_count) = (0, 0);
+        let all = up.iter().map(|node| self.reset_one(cluster, id, node));
+        for (node, outcome) in up.iter().zip(all_of(all.collect()).await) {
             match outcome {
                 Ok(None) => right.push(node.as_str()),
                 Ok(Some((before_ms, after_ms))) => {
@@ -283,27 +289,31 @@ impl ActiveFaults {
                     effect.insert(format!("{node}_skew_before_ms"), json!(before_ms));
                     effect.insert(format!("{node}_skew_after_ms"), json!(after_ms));
                 }
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    unanswered_count += 1;
+                    problems.push(problem);
+                }
             }
         }
         if reset_count == 0 && !right.is_empty() {
             problems.push(format!("no clock was wrong of {}", right.join(", ")));
         }
         effect.insert("reset_count".into(), json!(reset_count));
-        report(reset_count, problems, effect)
+        let mut report = report(reset_count, problems, effect);
+        if reset_count == 0 && unanswered_count > 0 {
+            report.outcome = FaultOutcome::Indeterminate;
+        }
+        report
     }
 
     /// How far the clock of a node was off before it was set right, and after; nothing if it was right. Who is
-    /// stopped is waited for. Who is down has no clock: it will start with a true one.
+    /// stopped is waited for.
     async fn reset_one(
         &self,
         cluster: &Cluster,
         id: u64,
         node: &str,
     ) -> Result<Option<(f64, f64)>, String> {
-        if cluster.address(node).is_none() {
-            return Err(format!("{node} does not run"));
-        }
         cluster.await_reachable(node, HELD_LIMIT).await;
         let status = cluster.status(node).await;
         let before = status
