@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use results::schedule::ScheduledFault;
 use results::store::write_document;
 
 use super::planning::Planner;
 use crate::capabilities;
 use crate::cli::{RunArgs, VotersFlag};
 use crate::exit::Failure;
-use crate::explore::{StepFile, attempts};
+use crate::explore::{Attempt, StepFile, attempts};
 use crate::interrupts;
-use crate::simulation::simulate;
+use crate::scenario::as_asked_for;
+use crate::simulation::{Simulated, simulate};
 
 /// How long the clients of a simulated run work, in milliseconds.
 const TIME_MS: u64 = 3000;
@@ -41,8 +43,6 @@ pub(super) fn reproduce(
     tries: u32,
     file: &Path,
 ) -> Result<Option<Reproduced>, Failure> {
-    let takes_snapshots = steps.bounds.budget.snapshots > 0;
-    let wanted = format!("epoch-history/{}", steps.breaks);
     let attempts = attempts(steps);
     let rounds = (0..).map(|round| round * SEEDS);
     let turns = rounds.flat_map(|first| {
@@ -58,44 +58,90 @@ pub(super) fn reproduce(
             write_document(file, &attempt.schedule)?;
             written = Some(attempt);
         }
-        let args = RunArgs {
-            nodes: attempt.nodes as u32,
-            bug: steps.bounds.bug.clone(),
-            schedule: Some(file.to_owned()),
-            time: TIME_MS,
-            voters: steps.bounds.voters_change().then_some(VotersFlag::Log),
-            retention: takes_snapshots.then_some(RETENTION_BYTES),
-            ..RunArgs::usual()
-        };
-        let plan = Planner::new(&args, capabilities::of_simulation())?.plan(seed)?;
-        let simulated = simulate(&plan, &Arc::new(AtomicBool::new(false)))?;
-        let failures = simulated.verdict.failure_signature();
-        // A node that stops itself is told by its log.
-        let stopped = steps.breaks == "node" && !failures.is_empty();
-        if failures.contains(&wanted) || stopped {
-            let bug = steps.bounds.bug.as_ref();
-            let bug = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
-            let voters = match args.voters {
-                Some(_) => " --voters log",
-                None => "",
-            };
-            let retention = match args.retention {
-                Some(bytes) => format!(" --retention {bytes}"),
-                None => String::new(),
-            };
-            return Ok(Some(Reproduced {
-                command: format!(
-                    "harness sim --schedule {} --nodes {}{voters}{retention}{bug} --time {} --seed {seed}",
-                    file.display(),
-                    attempt.nodes,
-                    TIME_MS / 1000,
-                ),
-                failures,
-            }));
+        let args = arguments(steps, attempt, file);
+        let simulated = run(&args, seed)?;
+        if !breaks(steps, &simulated) {
+            continue;
         }
+        let simulated = without_idle_faults(steps, attempt, (&args, seed), simulated, file)?;
+        return Ok(Some(Reproduced {
+            command: command(steps, &args, file, seed),
+            failures: simulated.verdict.failure_signature(),
+        }));
     }
     if written.is_some() {
         std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
     }
     Ok(None)
+}
+
+/// What a run of whole nodes under an attempt is asked for with.
+fn arguments(steps: &StepFile, attempt: &Attempt, file: &Path) -> RunArgs {
+    let bounds = &steps.bounds;
+    RunArgs {
+        nodes: attempt.nodes as u32,
+        bug: bounds.bug.clone(),
+        schedule: Some(file.to_owned()),
+        time: TIME_MS,
+        voters: bounds.voters_change().then_some(VotersFlag::Log),
+        retention: (bounds.budget.snapshots > 0).then_some(RETENTION_BYTES),
+        ..RunArgs::usual()
+    }
+}
+
+fn run(args: &RunArgs, seed: u64) -> Result<Simulated, Failure> {
+    let plan = Planner::new(args, capabilities::of_simulation())?.plan(seed)?;
+    simulate(&plan, &Arc::new(AtomicBool::new(false)))
+}
+
+/// Whether a run breaks what the steps broke.
+fn breaks(steps: &StepFile, simulated: &Simulated) -> bool {
+    let failures = simulated.verdict.failure_signature();
+    // A node that stops itself is told by its log.
+    let stopped = steps.breaks == "node" && !failures.is_empty();
+    stopped || failures.contains(&format!("epoch-history/{}", steps.breaks))
+}
+
+/// The run once more without the faults that had no effect, whose schedule stays at `file`; the run as it was, if it
+/// breaks nothing without them.
+fn without_idle_faults(
+    steps: &StepFile,
+    attempt: &Attempt,
+    (args, seed): (&RunArgs, u64),
+    simulated: Simulated,
+    file: &Path,
+) -> Result<Simulated, Failure> {
+    let recorded = &simulated.recording.schedule;
+    if recorded.faults.iter().all(ScheduledFault::had_effect) {
+        return Ok(simulated);
+    }
+    let mut busy = recorded.clone();
+    busy.faults.retain(ScheduledFault::had_effect);
+    write_document(file, &as_asked_for(&busy))?;
+    let smaller = run(args, seed)?;
+    if breaks(steps, &smaller) {
+        return Ok(smaller);
+    }
+    write_document(file, &attempt.schedule)?;
+    Ok(simulated)
+}
+
+/// What to type to have a run again.
+fn command(steps: &StepFile, args: &RunArgs, file: &Path, seed: u64) -> String {
+    let bug = steps.bounds.bug.as_ref();
+    let bug = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
+    let voters = match args.voters {
+        Some(_) => " --voters log",
+        None => "",
+    };
+    let retention = match args.retention {
+        Some(bytes) => format!(" --retention {bytes}"),
+        None => String::new(),
+    };
+    format!(
+        "harness sim --schedule {} --nodes {}{voters}{retention}{bug} --time {} --seed {seed}",
+        file.display(),
+        args.nodes,
+        TIME_MS / 1000,
+    )
 }
