@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::state_hash::Hash;
-use crate::operations::is_read;
 
 /// So few that every reader of JSON has all of them.
 const NUMBER_BITS: u32 = 52;
@@ -135,12 +134,9 @@ pub(super) fn of_record(record: &[u8]) -> u64 {
     steps.map_or(NOTHING_KNOWN, |steps| number(&steps))
 }
 
-/// The steps that an invocation asks for. `None` where nothing has to be in a log: of reads alone, or of what is
+/// The steps that an invocation asks for. `None` where nothing of it can be in a log: of a single read, or of what is
 /// not known.
 pub(super) fn steps<'a>(invoked: &'a Operation, counts: bool) -> Option<Vec<Step<'a>>> {
-    if is_read(invoked) {
-        return None;
-    }
     if invoked.f == "txn" {
         let steps = invoked.value.as_array()?.iter();
         return steps.map(step_of_transaction).collect();

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::change::{self, Step};
 use super::claims::Claims;
 use crate::epoch_history::property::Property;
-use crate::operations::{ClientOperation, Malformed, pair};
+use crate::operations::{ClientOperation, Malformed, is_read, pair};
 
 const SOURCE: &str =
     "what a client is told is done is durable on a majority, and what is refused never happens";
@@ -66,7 +66,7 @@ enum Fate {
     Open,
 }
 
-/// An operation that changes something, or was to.
+/// An operation that may have a record in a log.
 struct Told<'a> {
     operation: ClientOperation<'a>,
     steps: Vec<Step<'a>>,
@@ -81,6 +81,8 @@ impl<'a> Told<'a> {
         let offset = completion.and_then(|line| line.offset);
         let epoch = completion.and_then(|line| line.epoch);
         let fate = match (operation.outcome(), offset.zip(epoch)) {
+            // Several reads together may have a record in the log, or not; it changes nothing.
+            _ if is_read(operation.invoke) => Fate::Open,
             (OperationType::Ok, Some((offset, epoch))) => Fate::Done { offset, epoch },
             (OperationType::Fail, Some(_)) => Fate::Undone,
             (OperationType::Fail, None) => Fate::Refused,

@@ -209,6 +209,35 @@ fn what_nobody_asked_for_is_not_committed() {
 }
 
 #[test]
+fn several_reads_together_may_be_in_the_log_or_not() {
+    let read = |key: &str| json!({"type": "list-read", "key": key});
+    let steps = json!([["r", "1", null], ["r", "2", null]]);
+    for (end, at) in [("ok", Some(7)), ("fail", None)] {
+        let (mut files, mut said) = node(1, &[]);
+        let command = json!({"operations": [read("1"), read("2")]}).to_string();
+        let bytes = batch(0, EPOCH, false, &[command.as_bytes()]);
+        let told = [
+            append(&bytes, 0, 0, EPOCH),
+            json!({"event": "flush", "log_end": 1}),
+            json!({"event": "high-watermark", "high_watermark": 1, "log_end": 1}),
+        ];
+        let mut events = vec![started(0)];
+        events.extend(told);
+        let node = said[0].node.clone();
+        said = trace(events);
+        said.iter_mut().for_each(|event| event.node = node.clone());
+        files.insert(segment_name(0), segment(&[bytes], 0, false).0);
+        let mut reads = operation(0, "txn", steps.clone(), end, at);
+        for line in &mut reads {
+            line["key"] = Value::Null;
+        }
+        let result = judged(vec![(files, said)], "list-append", &[reads], json!([]));
+        assert_eq!(result.valid, Validity::Valid, "{end}: {}", result.summary);
+        assert_eq!(result.properties["D11"].checked, 1);
+    }
+}
+
+#[test]
 fn losses_beyond_the_budget_take_back_what_was_promised() {
     let told = [operation(0, "write", json!(2), "ok", Some(1))];
     let other: &[(i32, &[Value])] = &[(LATER, &[write("k", 2)])];
