@@ -158,6 +158,16 @@ pub fn refute<O: Object>(
     if by != Some(By::Searches) && is_explained(&mut refutation) {
         return refutation;
     }
+    let set_whole = |refutation: &mut Refutation<O::State>, core: Vec<CoreOperation>| {
+        let search = |alone: &Timeline<O::Action>| {
+            let limits = By::Prices.limits(deadlines);
+            object.search(alone, By::Prices.settings(&limits))
+        };
+        refutation.is_proved = prove(object, &prefix, &core, ways, search);
+        refutation.core = core;
+    };
+    // What is told if nothing shorter is found.
+    let mut long = None;
     if is_short {
         let core = match by {
             Some(by) => {
@@ -168,16 +178,16 @@ pub fn refute<O: Object>(
         };
         let hard_count = core.iter().filter(|one| !one.is_optional).count();
         if hard_count <= WHOLE_CORE_MAX_COUNT || !has_window {
-            let search = |alone: &Timeline<O::Action>| {
-                let limits = By::Prices.limits(deadlines);
-                object.search(alone, By::Prices.settings(&limits))
-            };
-            refutation.is_proved = prove(object, &prefix, &core, ways, search);
-            refutation.core = core;
+            set_whole(&mut refutation, core);
+        } else if by.is_some() {
+            long = Some(core);
         }
     }
     if !refutation.is_proved {
         is_explained(&mut refutation);
+    }
+    if let Some(core) = long.filter(|_| refutation.core.is_empty()) {
+        set_whole(&mut refutation, core);
     }
     refutation
 }
