@@ -1,12 +1,10 @@
 //! Owns what a command asks for, as one number: the same from a record of a log, a snapshot and a history.
 //! Never tells copies of a request apart, and shares no code with the node.
 
-use std::borrow::Cow;
-
 use results::history::Operation;
-use serde::Deserialize;
 use serde_json::Value;
 
+use super::command;
 use super::state_hash::Hash;
 
 /// So few that every reader of JSON has all of them.
@@ -79,58 +77,34 @@ pub(super) fn number(steps: &[Step<'_>]) -> u64 {
     hash.end() >> (u64::BITS - NUMBER_BITS)
 }
 
-/// A command as it stands in the log; who asked for it does not matter.
-#[derive(Deserialize)]
-struct Command<'a> {
-    #[serde(borrow)]
-    operations: Vec<Asked<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Asked<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(default)]
-    value: Value,
-    #[serde(default)]
-    expected: Value,
-    #[serde(default)]
-    new: Value,
-    #[serde(default)]
-    delta: i64,
-}
-
-impl Asked<'_> {
-    fn step(&mut self) -> Option<Step<'_>> {
-        let value = self.value.take();
-        let key = self.key.as_ref();
-        Some(match self.kind.as_ref() {
-            "register-write" => Step::Write { key, value },
-            "register-compare-and-set" => Step::CompareAndSet {
-                key,
-                expected: self.expected.take(),
-                new: self.new.take(),
-            },
-            "list-append" => Step::Append { key, value },
-            "set-add" => Step::AddElement { key, value },
-            "counter-add" => Step::AddNumber {
-                key,
-                delta: self.delta,
-            },
-            "register-read" | "list-read" | "set-read" | "counter-read" => Step::Read { key },
-            _ => return None,
-        })
-    }
+/// `None` for what is not known.
+fn step_of_command<'a>(asked: &'a mut command::Operation<'_>) -> Option<Step<'a>> {
+    let value = asked.value.take();
+    let key = asked.key.as_ref();
+    Some(match asked.kind.as_ref() {
+        "register-write" => Step::Write { key, value },
+        "register-compare-and-set" => Step::CompareAndSet {
+            key,
+            expected: asked.expected.take(),
+            new: asked.new.take(),
+        },
+        "list-append" => Step::Append { key, value },
+        "set-add" => Step::AddElement { key, value },
+        "counter-add" => Step::AddNumber {
+            key,
+            delta: asked.delta?,
+        },
+        "register-read" | "list-read" | "set-read" | "counter-read" => Step::Read { key },
+        _ => return None,
+    })
 }
 
 /// What a record of the log asks for.
 pub(super) fn of_record(record: &[u8]) -> u64 {
-    let Ok(mut command) = serde_json::from_slice::<Command<'_>>(record) else {
+    let Ok(mut command) = serde_json::from_slice::<command::Command<'_>>(record) else {
         return NOTHING_KNOWN;
     };
-    let steps: Option<Vec<Step<'_>>> = command.operations.iter_mut().map(Asked::step).collect();
+    let steps: Option<Vec<Step<'_>>> = command.operations.iter_mut().map(step_of_command).collect();
     steps.map_or(NOTHING_KNOWN, |steps| number(&steps))
 }
 

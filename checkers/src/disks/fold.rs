@@ -1,15 +1,14 @@
 //! Owns what the commands of a log add up to, worked out anew: the state that a snapshot must hold.
 //! Never shares code with the node, and says so where it cannot work something out.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use results::disk_image::{FoldedState, StoredContents};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::batches::Batch;
 use super::change::Step;
+use super::command::{Command, Operation};
 
 /// Most bytes of JSON that the reads of one command may return; beyond that it fails as a whole.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
@@ -26,40 +25,6 @@ struct Session {
     offset: i64,
     /// Where the client was last heard of.
     used: i64,
-}
-
-/// A record of the log: the commands of a run are as many as its operations, on every node.
-#[derive(Debug, Deserialize)]
-struct Command<'a> {
-    #[serde(borrow, default)]
-    stamp: Option<Stamp<'a>>,
-    #[serde(borrow)]
-    operations: Vec<Operation<'a>>,
-}
-
-/// Whose request a command is.
-#[derive(Debug, Deserialize)]
-struct Stamp<'a> {
-    #[serde(borrow)]
-    client: Cow<'a, str>,
-    request: u64,
-}
-
-/// What a command does to one object. What its type does not need is not there.
-#[derive(Debug, Deserialize)]
-struct Operation<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(default)]
-    value: Value,
-    #[serde(default)]
-    expected: Value,
-    #[serde(default)]
-    new: Value,
-    #[serde(default)]
-    delta: Option<i64>,
 }
 
 /// All objects and all that clients were told, as the log or a snapshot says.
@@ -411,6 +376,7 @@ impl Fold {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;

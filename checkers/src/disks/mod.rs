@@ -4,6 +4,7 @@
 mod batches;
 mod change;
 mod claims;
+mod command;
 mod compare;
 mod files;
 mod fold;
