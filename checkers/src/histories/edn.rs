@@ -4,7 +4,7 @@
 
 use super::cursor::{Cursor, DEPTH_MAX, Damage};
 use super::json_lines::integer;
-use super::record::{Argument, Fields, History, operation_type};
+use super::record::{Argument, Fields, Flaw, History, operation_type};
 use super::values::Value;
 
 /// Reads everything. In a keyed history every value is a vector of key and value.
@@ -142,9 +142,11 @@ impl<'a> Reader<'a> {
                 None => return Err(self.cursor.unexpected("the end of an operation")),
             }
         }
-        let record = fields.record(line).map_err(|missing| {
-            let reason = format!("the operation that ends here has no :{missing}");
-            self.cursor.damage(reason)
+        let record = fields.record(line).map_err(|flaw| {
+            self.cursor.damage(match flaw {
+                Flaw::Missing(field) => format!("the operation that ends here has no :{field}"),
+                flaw => flaw.reason(),
+            })
         })?;
         self.history.records.extend(record);
         Ok(())
@@ -209,7 +211,7 @@ impl<'a> Reader<'a> {
     /// A vector of a key and a value; `nil` where a process did something else.
     fn keyed(&mut self, fields: &mut Fields) -> Result<(), Damage> {
         if self.cursor.peek() != Some(b'[') {
-            self.skip_value(0)?;
+            fields.has_no_pair = self.value(0)? != Value::Nil;
             return Ok(());
         }
         self.cursor.skip();

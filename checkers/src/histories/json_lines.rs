@@ -2,7 +2,7 @@
 //! Never needs a line to be complete beyond what a checker needs.
 
 use super::cursor::{Cursor, DEPTH_MAX, Damage};
-use super::record::{Argument, Fields, History, Record, operation_type};
+use super::record::{Argument, Fields, Flaw, History, Record, operation_type};
 use super::values::Value;
 
 /// Reads all lines. In a keyed history every value is a list of key and value. A last line without its newline is what a killed writer leaves behind; it is left
@@ -98,9 +98,11 @@ impl<'a> Reader<'a, '_> {
         if !self.cursor.is_at_end() {
             return Err(self.cursor.unexpected("the end of the line"));
         }
-        fields.record(line).map_err(|missing| {
-            self.cursor
-                .damage(format!("the field {missing:?} is missing"))
+        fields.record(line).map_err(|flaw| {
+            self.cursor.damage(match flaw {
+                Flaw::Missing(field) => format!("the field {field:?} is missing"),
+                flaw => flaw.reason(),
+            })
         })
     }
 
@@ -157,7 +159,8 @@ impl<'a> Reader<'a, '_> {
     /// A list of a key and a value; `null` where a process did something else.
     fn keyed(&mut self, fields: &mut Fields) -> Result<(), Damage> {
         if self.cursor.peek() != Some(b'[') {
-            return self.skip_value(0);
+            fields.has_no_pair = self.value(0)? != Value::Nil;
+            return Ok(());
         }
         self.cursor.skip();
         fields.key = Some(self.value(1)?);

@@ -63,7 +63,40 @@ pub(super) struct Fields {
     pub(super) function: Option<u16>,
     pub(super) key: Option<Value>,
     pub(super) argument: Option<Argument>,
+    /// The value is no pair of a key and a value, although the history is said to be keyed.
+    pub(super) has_no_pair: bool,
     pub(super) time_ns: Option<i64>,
+}
+
+/// What is wrong with a record as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// A field is not there.
+    Missing(&'static str),
+    /// Somebody operates who is not known by a number.
+    NoProcess,
+    /// The value is no pair of a key and a value.
+    NoPair,
+}
+
+impl Flaw {
+    /// For people, of all but fields that are missing: how those are written depends on the format.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::Missing(field) => format!("the operation that ends here has no {field}"),
+            Self::NoProcess => "the operation that ends here is of a process that is not a whole number; only the \
+                                nemesis, whose operations are of type info, has a name"
+                .into(),
+            Self::NoPair => {
+                "the value of the operation that ends here is not a pair of a key and a value, as --keyed says".into()
+            }
+        }
+    }
+}
+
+/// Whether an operation of this type says something of a value; what failed or is unknown may have a reason there.
+pub(super) fn tells_value(operation_type: OperationType) -> bool {
+    matches!(operation_type, OperationType::Invoke | OperationType::Ok)
 }
 
 impl Fields {
@@ -71,16 +104,25 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// The name of a field that is missing.
-    pub(super) fn record(self, line: u32) -> Result<Option<Record>, &'static str> {
-        let Some(process) = self.process.ok_or("process")? else {
-            return Ok(None);
+    /// What is missing, or cannot be so.
+    pub(super) fn record(self, line: u32) -> Result<Option<Record>, Flaw> {
+        let process = self.process.ok_or(Flaw::Missing("process"))?;
+        let operation_type = self.operation_type.ok_or(Flaw::Missing("type"));
+        let Some(process) = process else {
+            return match operation_type {
+                Ok(OperationType::Info) | Err(_) => Ok(None),
+                Ok(_) => Err(Flaw::NoProcess),
+            };
         };
+        let operation_type = operation_type?;
+        if self.has_no_pair && tells_value(operation_type) {
+            return Err(Flaw::NoPair);
+        }
         Ok(Some(Record {
             line,
             process,
-            operation_type: self.operation_type.ok_or("type")?,
-            function: self.function.ok_or("f")?,
+            operation_type,
+            function: self.function.ok_or(Flaw::Missing("f"))?,
             key: self.key.unwrap_or(Value::Nil),
             argument: self.argument.unwrap_or(Argument::NONE),
             time_ns: self.time_ns,

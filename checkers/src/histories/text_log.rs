@@ -6,7 +6,7 @@ use results::history::OperationType;
 
 use super::cursor::{Cursor, Damage};
 use super::json_lines::integer;
-use super::record::{Argument, History, Record, operation_type};
+use super::record::{Argument, Flaw, History, Record, operation_type, tells_value};
 use super::values::Value;
 
 /// What stands between the name of the logger and the operation.
@@ -66,15 +66,21 @@ impl<'a> Line<'a, '_> {
     /// `None` where the line is no operation of a client.
     fn record(&mut self) -> Result<Option<Record>, Damage> {
         let line = self.cursor.line() as u32;
-        let Some(process) = integer(self.word()) else {
-            return Ok(None);
-        };
+        let process = integer(self.word());
         self.cursor.take_while(is_space);
         if self.cursor.peek() != Some(b':') {
             return Ok(None);
         }
         self.cursor.skip();
         let word = self.word();
+        let Some(process) = process else {
+            // Other lines can say anything; one that is written as an operation of a client is one.
+            let is_operation = str::from_utf8(word).ok().and_then(operation_type);
+            return match is_operation.is_some_and(tells_value) {
+                true => Err(self.cursor.damage(Flaw::NoProcess.reason())),
+                false => Ok(None),
+            };
+        };
         let Some(operation_type) = operation_type(self.cursor.utf8(word)?) else {
             let reason = "the type that ends here is not :invoke, :ok, :fail or :info";
             return Err(self.cursor.damage(reason));
@@ -113,7 +119,11 @@ impl<'a> Line<'a, '_> {
             self.close()?;
             return Ok((key, argument));
         }
-        Ok((Value::Nil, self.plain_argument(operation_type)?))
+        let argument = self.plain_argument(operation_type)?;
+        if self.is_keyed && argument != Argument::NONE && tells_value(operation_type) {
+            return Err(self.cursor.damage(Flaw::NoPair.reason()));
+        }
+        Ok((Value::Nil, argument))
     }
 
     fn plain_argument(&mut self, operation_type: OperationType) -> Result<Argument, Damage> {

@@ -139,6 +139,42 @@ fn keyed_values_are_taken_apart_only_when_told() {
     assert_eq!(shown(&parsed(log, true)), ["1 Invoke cas 5 [1 2]"]);
 }
 
+/// Else a read of 1 after a write of 2 would be no read of anything.
+#[test]
+fn a_keyed_history_has_pairs_and_nothing_else() {
+    let no_pair = "not a pair of a key and a value, as --keyed says";
+    let lines = [
+        r#"{"process":0,"type":"invoke","f":"write","value":[1,1]}"#,
+        r#"{"process":0,"type":"ok","f":"write","value":1}"#,
+    ];
+    assert!(refused(&(lines.join("\n") + "\n"), true).contains(no_pair));
+    let edn =
+        "{:process 0 :type :invoke :f :read :value nil}\n{:process 0 :type :ok :f :read :value 7}";
+    assert!(refused(edn, true).contains(no_pair));
+    let log = "INFO  jepsen.util - 0\t:invoke\t:write\t1";
+    assert!(refused(log, true).contains(no_pair));
+    // What failed may tell a reason instead.
+    let lines = [
+        lines[0],
+        r#"{"process":0,"type":"info","f":"write","value":"timed out"}"#,
+    ];
+    assert_eq!(parsed(&lines.join("\n"), true).records.len(), 2);
+}
+
+#[test]
+fn only_the_nemesis_has_a_name_instead_of_a_number() {
+    let unknown = "process that is not a whole number";
+    for text in [
+        "{\"process\":\"c1\",\"type\":\"invoke\",\"f\":\"read\",\"value\":null}\n",
+        "{:process \"c1\" :type :ok :f :read :value 2}",
+        "{:process :client-1 :type :invoke :f :read :value nil}",
+        "{:process 1.5 :type :invoke :f :read :value nil}",
+        "INFO  jepsen.util - c0\t:invoke\t:write\t1",
+    ] {
+        assert!(refused(text, false).contains(unknown), "{text}");
+    }
+}
+
 #[test]
 fn values_of_every_kind_survive() {
     let edn = r#"{:process 1, :type :invoke, :f :write, :value ["a\n\u00e9\"" 1.5 -7 \a :k/w {:a 1} #{3} () true 99999999999999999999N]}"#;
