@@ -45,4 +45,27 @@ impl Fault {
             Self::Membership { .. } | Self::Burst => Reach::Any,
         }
     }
+
+    /// Whether it comes to nothing if its node ends just before. Then, where the choice is free, it hits none that
+    /// may end at any moment, because its disk fails: whether such a node still runs would differ from one replay
+    /// to the next.
+    pub fn is_lost_on_the_dead(&self) -> bool {
+        match self {
+            Self::Partition { .. } | Self::Link { .. } | Self::Membership { .. } | Self::Burst => {
+                false
+            }
+            // A node that has ended finds its disk failing at its next start.
+            Self::Disk { disk, .. } => disk.what.destroys_data(),
+            Self::Kill { .. }
+            | Self::KillClean { .. }
+            | Self::Restart { .. }
+            | Self::Pause { .. }
+            | Self::Slow { .. }
+            | Self::Wipe { .. }
+            | Self::Snapshot { .. }
+            | Self::ClockSkew { .. }
+            | Self::ClockStrobe { .. }
+            | Self::ClockReset { .. } => true,
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Owns the step from a fault as asked for to the nodes and links it really hits.
 //! Never touches a process or a socket, and draws nothing that its fault id and seed do not decide.
 
+mod choice;
 mod shapes;
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,7 @@ pub fn resolve(
         id,
         view,
         reach: fault.reach(),
+        is_lost_on_the_dead: fault.is_lost_on_the_dead(),
         voters: (0..view.nodes.len()).filter(is_voter).collect(),
         leader_unknown: false,
     };
@@ -85,6 +87,8 @@ struct Resolver<'a> {
     view: &'a ClusterView,
     /// How far the fault reaches.
     reach: Reach,
+    /// Whether it comes to nothing on nodes that end just before.
+    is_lost_on_the_dead: bool,
     /// Positions of the voters.
     voters: Vec<usize>,
     leader_unknown: bool,
@@ -118,6 +122,11 @@ impl Resolver<'_> {
                 change: self.voter_change(*change, target)?,
             },
             Fault::Burst => Action::Burst,
+            Fault::ClockReset {
+                targets: Targets::All,
+            } => Action::ResetClocks {
+                nodes: self.names(self.all_that_stay()?),
+            },
             on_targets => {
                 let targets = on_targets.targets().unwrap_or(&Targets::One);
                 let positions = self.positions(targets)?;
@@ -184,12 +193,13 @@ impl Resolver<'_> {
             let eligible: Vec<usize> = (0..view.nodes.len())
                 .filter(|position| may_hit(&view.nodes[*position], &budget))
                 .collect();
+            let eligible = self.that_stay_or_all(eligible);
             let drawn = self.draws.choose(self.id, DRAW_NODE, &eligible);
             return drawn.map(|position| vec![*position]).ok_or(spent);
         }
         let most = budget.allowed_count();
         let (wanted, as_many_as_possible) = match targets {
-            Targets::Minority => (self.voter_order(), true),
+            Targets::Minority => (self.that_stay_first(self.voter_order()), true),
             Targets::Group(_) => (self.positions(targets)?, true),
             _ => (self.positions(targets)?, false),
         };
@@ -323,6 +333,7 @@ impl Resolver<'_> {
             Target::Leader => Ok(self.leader()),
             Target::OneOf(group) => {
                 let members = self.group(*group)?;
+                let members = self.that_stay_or_all(members);
                 let drawn = self.draws.choose(self.id, DRAW_NODE, &members);
                 drawn.copied().ok_or_else(|| "there is nobody".into())
             }
@@ -458,74 +469,6 @@ impl Resolver<'_> {
             .choose(self.id, DRAW_SPARE, &self.view.spares)
             .cloned();
         drawn.ok_or_else(|| "there is no node outside the cluster that could be added".into())
-    }
-
-    /// A drawn node. If it is out of reach, another one is drawn in its place: so a node that is within reach is
-    /// hit whatever became of the others.
-    fn drawn(&self) -> usize {
-        let node_count = self.view.nodes.len() as u64;
-        let drawn = self.draws.below(self.id, DRAW_NODE, node_count) as usize;
-        if node_count == 0 || self.is_within_reach(drawn) {
-            return drawn;
-        }
-        let others = self.reachable(0..self.view.nodes.len());
-        let stand_in = self.draws.choose(self.id, DRAW_STAND_IN, &others);
-        stand_in.copied().unwrap_or(drawn)
-    }
-
-    /// Drawn voters, so many that a majority stays untouched: those that are out of reach are none of it. One in any
-    /// case, if one may ever be hit.
-    fn drawn_minority(&self) -> Vec<usize> {
-        let most = minority(self.voters.len());
-        let away = self.voters.iter().filter(|it| !self.is_within_reach(**it));
-        let left = most.saturating_sub(away.count());
-        self.drawn_voters(left.max(most.min(1)))
-    }
-
-    /// So many drawn voters, or as many as are within reach.
-    fn drawn_voters(&self, count: usize) -> Vec<usize> {
-        let mut drawn = self.reachable_or_all(self.voter_order());
-        drawn.truncate(count);
-        drawn
-    }
-
-    fn is_within_reach(&self, position: usize) -> bool {
-        self.view
-            .is_within_reach(&self.view.nodes[position], self.reach)
-    }
-
-    fn reachable(&self, positions: impl IntoIterator<Item = usize>) -> Vec<usize> {
-        let positions = positions.into_iter();
-        positions.filter(|it| self.is_within_reach(*it)).collect()
-    }
-
-    /// Those of these that are within reach. If none is, all: whoever is hit then tells why nothing came of it.
-    fn reachable_or_all(&self, positions: Vec<usize>) -> Vec<usize> {
-        match self.reachable(positions.iter().copied()) {
-            nobody if nobody.is_empty() => positions,
-            reachable => reachable,
-        }
-    }
-
-    /// The leader. One that is out of reach leads nobody any more, or soon will not; it stays where all are.
-    fn leader(&mut self) -> usize {
-        let last = self.last_leader();
-        let is_anybody = !self.reachable(0..self.view.nodes.len()).is_empty();
-        if self.is_within_reach(last) || !is_anybody {
-            return last;
-        }
-        self.leader_unknown = true;
-        self.drawn()
-    }
-
-    /// Who is taken for the leader, whatever became of it.
-    fn last_leader(&mut self) -> usize {
-        let leader = self.view.leader.as_ref();
-        let known = leader.and_then(|name| self.view.nodes.iter().position(|node| node == name));
-        known.unwrap_or_else(|| {
-            self.leader_unknown = true;
-            self.drawn()
-        })
     }
 
     fn event_node(&self) -> Result<usize, String> {

@@ -41,7 +41,7 @@ pub struct ClusterView {
     pub down: BTreeSet<String>,
     /// The nodes that other faults have stopped, so that they do nothing at present.
     pub stopped: BTreeSet<String>,
-    /// The nodes whose disks fail for other faults.
+    /// The nodes whose disks fail for other faults, so that those that run may end at any moment.
     pub failing_disks: BTreeSet<String>,
     /// The node whose event started the fault, if an event did.
     pub event_node: Option<String>,

@@ -115,3 +115,83 @@ fn only_disks_that_work_are_replaced() {
     }
     assert_eq!(wiped, ["n2", "n5"].map(str::to_owned).into());
 }
+
+fn with_failing_disks(nodes: &[&str]) -> ClusterView {
+    ClusterView {
+        failing_disks: nodes.iter().map(|&node| node.to_owned()).collect(),
+        ..view(5, Some("n1"))
+    }
+}
+
+#[test]
+fn whoever_may_end_by_itself_is_drawn_only_if_nobody_else_is_left() {
+    let view = with_failing_disks(&["n1", "n3"]);
+    let few = ClusterView {
+        down: ["n2", "n4", "n5"].map(str::to_owned).into(),
+        ..view.clone()
+    };
+    let truncate = |targets| Fault::Disk {
+        targets,
+        disk: DiskFault {
+            what: DiskProblem::Truncate,
+            files: Files::Log,
+            delay_ms: None,
+            restart: false,
+        },
+        beyond_budget: false,
+    };
+    let truncated = |id, targets| match resolve(1, id, &truncate(targets), &view).unwrap().action {
+        Action::Disk { nodes, .. } => nodes,
+        other => panic!("not a disk: {other:?}"),
+    };
+    let whole = super::view(5, None);
+    let mut hit = BTreeSet::new();
+    for id in 0..100 {
+        let usual = killed(1, id, Targets::One, &whole);
+        let now = killed(1, id, Targets::One, &view);
+        if !view.failing_disks.contains(&usual[0]) {
+            assert_eq!(now, usual, "fault {id}");
+        }
+        hit.extend(now);
+        hit.extend(killed(1, id, Targets::Minority, &view));
+        hit.extend(killed(1, id, Targets::Majority, &view));
+        hit.extend(truncated(id, Targets::One));
+        hit.extend(truncated(id, Targets::Minority));
+        let last = killed(1, id, Targets::One, &few);
+        assert!(few.failing_disks.contains(&last[0]), "{last:?}");
+    }
+    assert_eq!(hit, ["n2", "n4", "n5"].map(str::to_owned).into());
+    assert_eq!(killed(1, 1, Targets::Leader, &view), ["n1"], "no choice");
+    let failing = with_failing_disks(&["n1", "n2", "n3"]);
+    assert_eq!(killed(1, 1, Targets::Majority, &failing).len(), 3);
+}
+
+#[test]
+fn what_takes_hold_on_the_dead_hits_failing_disks_as_well() {
+    let view = with_failing_disks(&["n1", "n2", "n3", "n4"]);
+    let whole = super::view(5, Some("n1"));
+    let shape = || Shape::OneNode {
+        target: Target::One,
+    };
+    for id in 0..20 {
+        assert_eq!(cut(1, id, shape(), &view), cut(1, id, shape(), &whole));
+    }
+}
+
+#[test]
+fn clocks_are_set_right_of_those_that_will_not_have_ended() {
+    let reset = |targets, view: &ClusterView| -> Result<Vec<String>, String> {
+        let resolution = resolve(1, 1, &Fault::ClockReset { targets }, view)?;
+        match resolution.action {
+            Action::ResetClocks { nodes } => Ok(nodes),
+            other => panic!("not a reset: {other:?}"),
+        }
+    };
+    let view = with_failing_disks(&["n1", "n3"]);
+    assert_eq!(reset(Targets::All, &view).unwrap(), ["n2", "n4", "n5"]);
+    let named = Targets::Nodes(vec!["n3".into()]);
+    assert_eq!(reset(named, &view).unwrap(), ["n3"]);
+    let all = with_failing_disks(&["n1", "n2", "n3", "n4", "n5"]);
+    let reason = reset(Targets::All, &all).unwrap_err();
+    assert!(reason.contains("disk of every node fails"), "{reason}");
+}
