@@ -47,8 +47,7 @@ impl Fault {
     }
 
     /// Whether it comes to nothing if its node ends just before. Then, where the choice is free, it hits none that
-    /// may end at any moment, because its disk fails: whether such a node still runs would differ from one replay
-    /// to the next.
+    /// may end by itself at any moment: whether such a node still runs would differ from one replay to the next.
     pub fn is_lost_on_the_dead(&self) -> bool {
         match self {
             Self::Partition { .. } | Self::Link { .. } | Self::Membership { .. } | Self::Burst => {

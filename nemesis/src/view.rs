@@ -41,7 +41,7 @@ pub struct ClusterView {
     pub down: BTreeSet<String>,
     /// The nodes that other faults have stopped, so that they do nothing at present.
     pub stopped: BTreeSet<String>,
-    /// The nodes whose disks fail for other faults, so that those that run may end at any moment.
+    /// The nodes whose disks fail for other faults.
     pub failing_disks: BTreeSet<String>,
     /// The node whose event started the fault, if an event did.
     pub event_node: Option<String>,
@@ -83,6 +83,16 @@ impl ClusterView {
                 (is_up || is_broken) && !self.failing_disks.contains(node)
             }
         }
+    }
+
+    /// Whether a node that runs may end at any moment, without being hit: its disk fails, or it has no vote while
+    /// the voters change, so that it is on its way in or out.
+    pub fn may_end_by_itself(&self, node: &str) -> bool {
+        let has_no_vote = self
+            .observers
+            .as_ref()
+            .is_some_and(|all| all.contains(node));
+        self.failing_disks.contains(node) || (self.is_changing && has_no_vote)
     }
 
     /// How much data may still be destroyed.

@@ -52,10 +52,11 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether the fault finds a node as it is now: whether one still runs whose disk fails depends on its last write.
+    /// Whether the fault finds a node as it is now: whether one still runs that may end by itself depends on its
+    /// last write, say.
     fn stays(&self, position: usize) -> bool {
-        let has_failing_disk = self.view.failing_disks.contains(&self.view.nodes[position]);
-        !(self.is_lost_on_the_dead && has_failing_disk)
+        let node = &self.view.nodes[position];
+        !(self.is_lost_on_the_dead && self.view.may_end_by_itself(node))
     }
 
     /// These, in the same order, but first those that the fault finds as they are now.
@@ -82,7 +83,9 @@ impl Resolver<'_> {
         let all = 0..self.view.nodes.len();
         let stay: Vec<usize> = all.filter(|it| self.stays(*it)).collect();
         if stay.is_empty() {
-            return Err("the disk of every node fails, so each may end at any moment".into());
+            return Err(
+                "every node may end at any moment: its disk fails, or it is about to leave".into(),
+            );
         }
         Ok(stay)
     }
