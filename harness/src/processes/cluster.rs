@@ -445,20 +445,25 @@ impl Cluster {
         }
     }
 
-    /// Looks for nodes that ended by themselves since the last look, with their epitaphs.
+    /// Looks for nodes that ended by themselves since the last time that they were told of, with their epitaphs.
     pub(super) fn reap_crashed(&self) -> Vec<Event> {
-        let mut crashed = Vec::new();
+        self.notice_ends();
+        let slots = self.slots.values().filter_map(|slot| slot.try_lock().ok());
+        slots
+            .flat_map(|mut slot| std::mem::take(&mut slot.crashes))
+            .collect()
+    }
+
+    /// Notes which nodes have ended by themselves. [`Self::reap_crashed`] tells of them later.
+    pub(super) fn notice_ends(&self) {
         for (name, slot) in &self.slots {
             // Somebody who works on the node right now will notice as well.
-            let Ok(mut slot) = slot.try_lock() else {
-                continue;
-            };
-            if slot.notice_end() {
+            if let Ok(mut slot) = slot.try_lock()
+                && slot.notice_end()
+            {
                 self.set_address(name, None);
             }
-            crashed.append(&mut slot.crashes);
         }
-        crashed
     }
 
     /// Makes sure that a node runs, is not stopped, and has a disk that works and a true clock. A node that

@@ -215,6 +215,8 @@ impl World for ProcessWorld {
 
     fn view(&self, leader: Option<&str>) -> ClusterView {
         let cluster = &self.shared.cluster;
+        // Who has just ended by itself is not hit, and in a replay waited for.
+        cluster.notice_ends();
         let down = cluster
             .names()
             .filter(|node| cluster.address(node).is_none());
