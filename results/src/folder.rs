@@ -310,7 +310,7 @@ impl RunFolder {
 /// The beginning of a log.
 fn read_beginning(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| Error::io("read", path, source);
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file = packed::open_file(path).map_err(failed)?;
     let mut beginning = Vec::new();
     let mut limited = file.take(LOG_BYTES_MAX);
     limited.read_to_end(&mut beginning).map_err(failed)?;

@@ -49,16 +49,36 @@ pub fn present(path: &Path) -> PathBuf {
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let place = present(path);
     let content = match place == *path {
-        true => std::fs::read(path),
+        true => plain(path),
         false => unpacked(&place, UNPACKED_MAX_BYTES),
     };
     content.map_err(|source| Error::io("read", &place, source))
 }
 
+/// Opens what is a file: from a pipe or a device, reading could wait or go on for ever.
+///
+/// # Errors
+/// When it cannot be opened, or is something else.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::other("it is not a file"))
+    }
+}
+
+fn plain(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open_file(path)?;
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut content = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
 /// What the packed file at `place` holds, if that is not more than so many bytes.
 fn unpacked(place: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    let decoder = GzDecoder::new(io::BufReader::new(File::open(place)?));
+    let decoder = GzDecoder::new(io::BufReader::new(open_file(place)?));
     decoder.take(max_bytes + 1).read_to_end(&mut content)?;
     if content.len() as u64 > max_bytes {
         let limit = byte_size::shown(max_bytes);
@@ -119,6 +139,17 @@ fn is_same(plain: &Path, packed: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains("it is not a file"), "{error}");
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("it is not a file"), "{error}");
+    }
 
     #[test]
     fn a_packed_file_reads_as_before_and_is_smaller() {

@@ -411,6 +411,29 @@ fn a_hash_that_is_told_of_a_snapshot_must_be_that_of_its_state() {
 }
 
 #[test]
+fn of_a_log_that_a_snapshot_has_replaced_its_start_is_compared() {
+    let (mut files, _) = files_with_log("c");
+    let (empty, _) = segment(&[], 0, false);
+    files.retain(|name, _| !name.ends_with(".log"));
+    files.insert("quorum-state".into(), quorum_state(2, 3, 2));
+    files.insert("log-start".into(), log_start(4, 1));
+    files.insert(segment_name(4), empty);
+    files.insert(snapshot_name(4, 1), snapshot(1, DIGEST, "x"));
+    let mut events = events();
+    events.truncate(4);
+    events.push(
+        json!({"event": "snapshot-installed", "end_offset": 4, "last_epoch": 1,
+        "digest": format!("{DIGEST:016x}")}),
+    );
+    let result = judge(image(&files), events.clone());
+    assert_eq!(result.properties["D1"].checked, 0);
+    assert_eq!(result.valid, Validity::Valid, "{}", result.summary);
+    files.insert("log-start".into(), log_start(3, 1));
+    let result = judge(image(&files), events);
+    assert_eq!(result.valid, Validity::Invalid, "{}", result.summary);
+}
+
+#[test]
 fn the_log_of_another_node_tells_what_a_snapshot_must_hold() {
     let (with_log, events) = files_with_log("c");
     let mut bare = with_log.clone();
