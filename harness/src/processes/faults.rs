@@ -232,14 +232,25 @@ impl ActiveFaults {
         id: u64,
         clock: &ClockSetting,
     ) -> Result<f64, String> {
-        // A node that another fault stopped or killed is skewed once it is back: late, but really.
-        cluster.await_reachable(&clock.node, HELD_LIMIT).await;
-        let mut setters = self.clock_setters.lock().await;
-        let skew_ms = cluster
-            .set_clock(&clock.node, clock.offset_ms, clock.rate)
-            .await?;
-        setters.insert(clock.node.clone(), id);
-        Ok(skew_ms)
+        let limit = Instant::now() + HELD_LIMIT;
+        loop {
+            // A node that another fault stopped or killed is skewed once it is back: late, but really. It may be
+            // stopped or end once more before it is asked.
+            let left = limit.saturating_duration_since(Instant::now());
+            cluster.await_reachable(&clock.node, left).await;
+            let mut setters = self.clock_setters.lock().await;
+            let set = cluster.set_clock(&clock.node, clock.offset_ms, clock.rate);
+            match set.await {
+                Ok(skew_ms) => {
+                    setters.insert(clock.node.clone(), id);
+                    return Ok(skew_ms);
+                }
+                Err(problem) if Instant::now() >= limit => return Err(problem),
+                Err(_) => {}
+            }
+            drop(setters);
+            tokio::time::sleep(HELD_LOOK).await;
+        }
     }
 
     async fn strobe(
