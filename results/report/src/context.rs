@@ -45,15 +45,20 @@ pub fn at_that_time(
     lines.map(|line| line.text).collect()
 }
 
-/// When the first violation was over, in nanoseconds since the run started; `None` if no evidence says when.
+/// When the violation that `verdict` tells first was over, in nanoseconds since the run started; `None` if its
+/// evidence does not say when.
 pub fn violated_at_ns(verdict: &Verdict) -> Option<u64> {
-    let invalid = verdict.checkers.values().filter(|result| failed(result));
-    let windows = invalid.flat_map(broken).filter_map(window);
-    windows.map(|(_, to_ns)| to_ns).min()
+    let (_, to_ns) = window(told(verdict)?)?;
+    Some(to_ns)
 }
 
 /// What went on when the violation happened that `verdict` tells first.
 pub(crate) fn of_verdict(verdict: &Verdict, background: Background<'_>) -> Vec<Linked> {
+    told(verdict).map_or_else(Vec::new, |evidence| lines(evidence, background))
+}
+
+/// The evidence of the violation that `verdict` tells first, as far as it says when that happened.
+fn told(verdict: &Verdict) -> Option<&Value> {
     let told = verdict.valid.reason_in(&verdict.summary);
     let is_told = |name: &str| {
         let rest = told.strip_prefix(name);
@@ -61,13 +66,8 @@ pub(crate) fn of_verdict(verdict: &Verdict, background: Background<'_>) -> Vec<L
     };
     let mut invalid = verdict.checkers.iter().filter(|(_, result)| failed(result));
     let first = invalid.clone().find(|(name, _)| is_told(name));
-    let Some((_, result)) = first.or_else(|| invalid.next()) else {
-        return Vec::new();
-    };
-    let mut contexts = broken(result).map(|evidence| lines(evidence, background));
-    contexts
-        .find(|context| !context.is_empty())
-        .unwrap_or_default()
+    let (_, result) = first.or_else(|| invalid.next())?;
+    broken(result).find(|evidence| window(evidence).is_some())
 }
 
 fn failed(result: &CheckerResult) -> bool {
@@ -212,7 +212,7 @@ mod tests {
         life
     }
 
-    /// The first checker was violated later than the second, which is the one that is told.
+    /// The first checker was violated later than the second, which is the one that is told, and the third earlier.
     fn verdict() -> Verdict {
         let result = |at_s: u64| {
             json!({"valid": false, "summary": "bad", "source": "",
@@ -220,7 +220,7 @@ mod tests {
         };
         serde_json::from_value(
             json!({"valid": false, "summary": "invalid: linearizable: bad",
-            "checkers": {"conformance": result(9), "linearizable": result(5)}}),
+            "checkers": {"conformance": result(9), "linearizable": result(5), "zeal": result(2)}}),
         )
         .unwrap()
     }

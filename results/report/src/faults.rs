@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 use crate::linked::Linked;
 use crate::{cuts, plots, text};
 
+/// How a fault of the leader records that a drawn node stands in for it.
+const LEADER_UNKNOWN: &str = "leader_unknown";
+
 /// One row of the fault table.
 #[derive(Debug)]
 pub(crate) struct FaultRow {
@@ -153,6 +156,9 @@ fn targets(targets: &Map<String, Value>, asked: &Map<String, Value>) -> String {
         .iter()
         .filter(|(name, value)| asked.get(*name) != Some(*value));
     for (name, value) in news {
+        if (name.as_str(), value) == (LEADER_UNKNOWN, &Value::Bool(true)) {
+            continue;
+        }
         let known = match name.as_str() {
             "cut" | "links" => links(value),
             "nodes" => list(value),
@@ -161,7 +167,17 @@ fn targets(targets: &Map<String, Value>, asked: &Map<String, Value>) -> String {
         };
         parts.push(known.unwrap_or_else(|| quantity(name, value)));
     }
-    parts.join("; ")
+    let is_stand_in = targets.get(LEADER_UNKNOWN) == Some(&Value::Bool(true));
+    match (is_stand_in, targets.get("nodes").and_then(list)) {
+        (false, _) => parts.join("; "),
+        (true, Some(node)) if parts == [node.as_str()] && !node.contains(',') => {
+            format!("no leader was known, so {node} was drawn")
+        }
+        (true, _) => {
+            parts.push("no leader was known, so a node was drawn in its place".into());
+            parts.join("; ")
+        }
+    }
 }
 
 /// Links as pairs of ends; `None` for anything else.
@@ -292,9 +308,23 @@ mod tests {
                 "leader_unknown":true},
                 "outcome":"installed"}"#,
         );
-        assert_eq!(told.resolved, "n1 −300 ms ×1.2; leader unknown true");
+        let expected = "n1 −300 ms ×1.2; no leader was known, so a node was drawn in its place";
+        assert_eq!(told.resolved, expected);
         assert_eq!(told.end.text, "not healed");
         assert_eq!(told.effect.text, "nothing measured");
+    }
+
+    #[test]
+    fn a_node_that_stands_in_for_an_unknown_leader_is_told_as_that() {
+        let told = told(
+            &serde_json::from_str(
+                r#"{"id":1,"trigger":{"at_ms":1},"duration_ms":1,"fault":{"kind":"kill","targets":"leader"},
+                    "resolved":{"at_ms":2,"nodes":["n2"],"leader_unknown":true},"outcome":"installed"}"#,
+            )
+            .unwrap(),
+        );
+        let expected = "kill (targets leader): no leader was known, so n2 was drawn";
+        assert_eq!(told, expected);
     }
 
     #[test]
