@@ -26,7 +26,7 @@ use crate::{conclusion, counted};
 pub const NAME: &str = "coverage";
 
 const SOURCE: &str = "what a run did not exercise it did not test: coverage checkers of openraft's tests, \
-                      `marks` of TigerBeetle's simulator";
+                      marks of TigerBeetle's simulator";
 
 /// How often cells were covered, in one run or in many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,6 +13,9 @@ use crate::text;
 const OPERATION_COUNT_MAX: usize = 200;
 const LINE_COUNT_MAX: usize = 20;
 const JSON_BYTES_MAX: usize = 32 * 1024;
+/// What the possible states of evidence are those of.
+const POSSIBLE_STATES: &str =
+    "possible values before the marked operation ended, after all before it";
 
 /// Evidence laid out for a page.
 #[derive(Debug, Default)]
@@ -75,6 +78,7 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
     }
     let mut view = EvidenceView {
         json: pretty(evidence),
+        orders: orders::view(evidence),
         ..EvidenceView::default()
     };
     let Some(members) = evidence.as_object() else {
@@ -86,6 +90,14 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
             ("explanation", Value::String(text)) => view.explanation = text::printable(text),
             ("operations", Value::Array(items)) if items.iter().any(Value::is_object) => {}
             ("anomalies", Value::Array(items)) => view.facts.extend(anomalies(items)),
+            // Shown as possible orders.
+            ("orders", _) if view.orders.is_some() => {}
+            // Those of all operations before it; the possible orders are of the few that are shown.
+            ("possible_states", value) if !value.is_null() => {
+                let values = told(value).into_iter();
+                view.facts
+                    .extend(values.map(|line| (POSSIBLE_STATES.to_owned(), line)));
+            }
             // Shown as the marked row.
             ("failing_index", _) | (_, Value::Null) => {}
             (name, Value::Number(number)) if name.ends_with("_ns") || name.ends_with("_ms") => {
@@ -140,7 +152,6 @@ pub(crate) fn view(evidence: &Value) -> Option<EvidenceView> {
             failing: failing(one),
         })
     });
-    view.orders = orders::view(evidence);
     view.lanes = lanes::diagram(&bars.collect::<Vec<_>>());
     Some(view)
 }
@@ -304,8 +315,20 @@ mod tests {
             [("10", "never", "null", false), ("12", "2.500 s", "5", true)]
         );
         assert!(view.lanes.contains("<svg"));
-        let possible = ("possible states".to_owned(), "[1,null]".into());
+        let possible = (POSSIBLE_STATES.to_owned(), "[1,null]".into());
         assert!(view.facts.contains(&possible), "{:?}", view.facts);
+    }
+
+    #[test]
+    fn orders_are_not_told_twice() {
+        let names = |orders: serde_json::Value| {
+            let view = view(&json!({"key": "3", "orders": orders})).unwrap();
+            let names = view.facts.into_iter().map(|(name, _)| name);
+            names.collect::<Vec<_>>()
+        };
+        let shown = json!({"operations": [["read 1", true]], "situations": [["0", [], [0], null]]});
+        assert_eq!(names(shown), ["key"]);
+        assert_eq!(names(json!("odd")), ["key", "orders"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use results::overview::INTERRUPTED;
 use results::schedule::about_numbers;
 use results::store::{RunFolder, write_atomically};
 use results::verdict::{CheckerResult, PropertyResult, Validity};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::commands::{self, ReproduceCommand};
 use crate::context;
@@ -349,7 +349,7 @@ fn card(name: &str, result: &CheckerResult, run: &Run) -> CheckerCard {
         source: printable(&result.source),
         origins: origins(name),
         properties: properties(name, result, run),
-        evidence: view_of(&result.evidence, run),
+        evidence: view_of(&beyond_properties(result), run),
         open: result.valid == Validity::Invalid,
     }
 }
@@ -443,8 +443,57 @@ fn place_of(checker: &str, id: &str) -> String {
     format!("of-{}-{}", word(checker), word(id))
 }
 
+/// The evidence of a checker, without what is the evidence of a violated property of it and shown there.
+fn beyond_properties(result: &CheckerResult) -> Value {
+    let Some(own) = result.evidence.as_object() else {
+        return result.evidence.clone();
+    };
+    let violated = result.properties.values();
+    let mut violated = violated.filter(|property| property.valid == Validity::Invalid);
+    let shown = violated.find_map(|property| {
+        let theirs = property.evidence.as_object()?;
+        let is_part =
+            !theirs.is_empty() && theirs.iter().all(|(name, it)| own.get(name) == Some(it));
+        is_part.then_some(theirs)
+    });
+    let Some(shown) = shown else {
+        return result.evidence.clone();
+    };
+    let beyond = own.iter().filter(|(name, _)| !shown.contains_key(*name));
+    let beyond: Map<String, Value> = beyond
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect();
+    match beyond.is_empty() {
+        true => Value::Null,
+        false => Value::Object(beyond),
+    }
+}
+
 fn view_of(evidence: &Value, run: &Run) -> Option<EvidenceView> {
     let mut view = evidence::view(evidence)?;
     view.context = context::lines(evidence, run.background());
     Some(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn evidence_of_a_violated_property_is_not_shown_again() {
+        let beyond = |own: Value| {
+            let found = json!({"node": "n1", "offset": 4});
+            let property = json!({"valid": false, "title": "", "checked": 1, "evidence": found});
+            let result = json!({"valid": false, "summary": "", "source": "",
+                "evidence": own, "properties": {"D10": property}});
+            beyond_properties(&serde_json::from_value(result).unwrap())
+        };
+        assert_eq!(beyond(json!({"node": "n1", "offset": 4})), Value::Null);
+        let more = json!({"node": "n1", "offset": 4, "left_out": ["n2"]});
+        assert_eq!(beyond(more), json!({"left_out": ["n2"]}));
+        let other = json!({"node": "n1", "offset": 5});
+        assert_eq!(beyond(other.clone()), other);
+    }
 }
