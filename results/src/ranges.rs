@@ -2,7 +2,9 @@
 //! to it, or takes one position from another, leaves that.
 //! Never changes a number: what is out of range is damage.
 
-use serde::de::Error;
+use std::fmt;
+
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// Largest offset, in either direction: more records than anything writes in a thousand years.
@@ -74,6 +76,31 @@ pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error>
         true => Ok(count),
         false => Err(D::Error::custom(format!("{count} is out of range"))),
     }
+}
+
+/// What people write as a time or a duration.
+struct Milliseconds;
+
+impl Visitor<'_> for Milliseconds {
+    type Value = u64;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a whole number of milliseconds that is not negative")
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        Ok(value)
+    }
+}
+
+pub(crate) fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    from.deserialize_u64(Milliseconds)
+}
+
+pub(crate) fn optional_milliseconds<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<u64>, D::Error> {
+    milliseconds(from).map(Some)
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::ranges;
 pub use crate::trigger::Trigger;
 
 /// `schedule.json`: every fault of a run, replayable as it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// See [`crate::FORMAT_VERSION`].
     pub format_version: u32,
@@ -69,6 +71,7 @@ pub enum FaultOutcome {
 
 /// One fault of a schedule. Hand-written schedules need only `trigger`, `duration_ms` and `fault`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ScheduledFault {
     /// Number of the fault, stable under removal of others; 0 means "number it on load".
     #[serde(default)]
@@ -76,6 +79,7 @@ pub struct ScheduledFault {
     /// When the fault starts.
     pub trigger: Trigger,
     /// How long it lasts, in milliseconds.
+    #[serde(deserialize_with = "ranges::milliseconds")]
     pub duration_ms: u64,
     /// What was asked for.
     pub fault: FaultDescription,
@@ -189,6 +193,29 @@ mod tests {
         assert_eq!(fault.fault.parameters["shape"], "random-halves");
         assert_eq!(fault.outcome, None);
         assert!(!fault.had_effect());
+    }
+
+    #[test]
+    fn unknown_fields_of_a_schedule_are_named_with_their_place() {
+        let refused = |text: &str| {
+            let read = serde_json::from_str::<Schedule>(text);
+            read.unwrap_err().to_string()
+        };
+        let fault = r#"{"trigger":{"at_ms":1},"duration_ms":1,"foo":1,"fault":{"kind":"kill"}}"#;
+        let error = refused(&format!(r#"{{"format_version":1,"faults":[{fault}]}}"#));
+        assert!(
+            error.contains("unknown field `foo`") && error.contains("column"),
+            "{error}"
+        );
+        let error = refused(r#"{"format_version":1,"fault":[],"faults":[]}"#);
+        assert!(error.contains("unknown field `fault`"), "{error}");
+        let error = refused(
+            r#"{"format_version":1,"faults":[{"trigger":{"at_ms":1},"duration_ms":-4,"fault":{"kind":"kill"}}]}"#,
+        );
+        assert!(
+            error.contains("`-4`, expected a whole number of milliseconds"),
+            "{error}"
+        );
     }
 
     #[test]

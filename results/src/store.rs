@@ -239,7 +239,17 @@ impl Store {
 
 /// Reads a schedule from any file, numbers faults that have no number, and orders them by time.
 pub fn read_schedule(path: &Path) -> Result<Schedule> {
-    let mut schedule: Schedule = read_document(path)?;
+    let text = std::fs::read(path).map_err(|source| Error::io("read", path, source))?;
+    // What else is there would be taken for a list of the members of a schedule.
+    if text.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::Malformed {
+            path: path.to_path_buf(),
+            line: 1,
+            reason: "this is a list, and a schedule is an object: {\"format_version\": 1, \"faults\": [...]}"
+                .into(),
+        });
+    }
+    let mut schedule: Schedule = parse_document(path, &text)?;
     if schedule.format_version != FORMAT_VERSION {
         return Err(Error::UnsupportedVersion {
             path: path.to_path_buf(),

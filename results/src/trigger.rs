@@ -2,6 +2,9 @@
 //! Never decides whether an event has come; worlds watch their nodes for that.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::ranges;
 
 /// When a fault starts. Written `{"at_ms": 5000}` or
 /// `{"on": "became-leader", "node": "any", "nth": 2, "edge": "after"}`.
@@ -199,26 +202,23 @@ impl Trigger {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "ranges::optional_milliseconds"
+    )]
     at_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    node: Option<WrittenNode>,
+    node: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nth: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     edge: Option<Edge>,
 }
 
-/// A word, or a list of one node as faults name their targets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
-enum WrittenNode {
-    Word(String),
-    Node([String; 1]),
-}
-
+/// What stands for a node: a word, or a list of one node as faults name their targets.
 const NODE_WORDS: &str = "any, leader, follower, candidate, observer, or a list of one node such as \
                           [\"n1\"]";
 
@@ -245,28 +245,35 @@ impl TryFrom<Written> for Trigger {
         if nth == 0 {
             return Err("\"nth\" is 0; the first event is number 1".into());
         }
-        let node = match written.node {
-            None => NodeSelector::Any,
-            Some(WrittenNode::Node([node])) => NodeSelector::Node(node),
-            Some(WrittenNode::Word(word)) => match word.as_str() {
-                "any" => NodeSelector::Any,
-                "leader" => NodeSelector::Leader,
-                "follower" => NodeSelector::Follower,
-                "candidate" => NodeSelector::Candidate,
-                "observer" => NodeSelector::Observer,
-                word => return Err(format!("unknown node \"{word}\"; known: {NODE_WORDS}")),
-            },
-        };
+        let node = written.node.as_ref().map(node_selector).transpose()?;
         Ok(Self {
             at_ms: written.at_ms.unwrap_or(0),
             on: Some(EventTrigger {
                 event,
-                node,
+                node: node.unwrap_or_default(),
                 nth,
                 edge: written.edge.unwrap_or_default(),
             }),
         })
     }
+}
+
+fn node_selector(written: &Value) -> Result<NodeSelector, String> {
+    let named = written.as_array().and_then(|list| match list.as_slice() {
+        [Value::String(node)] => Some(NodeSelector::Node(node.clone())),
+        _ => None,
+    });
+    let word = || match written.as_str()? {
+        "any" => Some(NodeSelector::Any),
+        "leader" => Some(NodeSelector::Leader),
+        "follower" => Some(NodeSelector::Follower),
+        "candidate" => Some(NodeSelector::Candidate),
+        "observer" => Some(NodeSelector::Observer),
+        _ => None,
+    };
+    named
+        .or_else(word)
+        .ok_or_else(|| format!("unknown \"node\" {written} of a trigger; known: {NODE_WORDS}"))
 }
 
 impl From<Trigger> for Written {
@@ -281,12 +288,12 @@ impl From<Trigger> for Written {
             };
         };
         let node = match on.node {
-            NodeSelector::Any => WrittenNode::Word("any".into()),
-            NodeSelector::Leader => WrittenNode::Word("leader".into()),
-            NodeSelector::Follower => WrittenNode::Word("follower".into()),
-            NodeSelector::Candidate => WrittenNode::Word("candidate".into()),
-            NodeSelector::Observer => WrittenNode::Word("observer".into()),
-            NodeSelector::Node(node) => WrittenNode::Node([node]),
+            NodeSelector::Any => json!("any"),
+            NodeSelector::Leader => json!("leader"),
+            NodeSelector::Follower => json!("follower"),
+            NodeSelector::Candidate => json!("candidate"),
+            NodeSelector::Observer => json!("observer"),
+            NodeSelector::Node(node) => json!([node]),
         };
         Self {
             at_ms: (trigger.at_ms != 0).then_some(trigger.at_ms),
@@ -368,6 +375,16 @@ mod tests {
         assert!(unknown.contains("message-received:fetch"), "{unknown}");
         assert!(error(r#"{"on":"flush","nth":0}"#).contains("number 1"));
         assert!(error(r#"{"on":"flush","node":"n1"}"#).contains("[\"n1\"]"));
+        let two = error(r#"{"on":"flush","node":["n1","n2"]}"#);
+        assert!(
+            two.contains(r#"["n1","n2"]"#) && two.contains("a list of one node"),
+            "{two}"
+        );
+        let early = error(r#"{"at_ms":-4}"#);
+        assert!(
+            early.contains("`-4`, expected a whole number of milliseconds"),
+            "{early}"
+        );
         assert!(error(r#"{"on":"flush","edge":"beside"}"#).contains("before"));
         assert!(error(r#"{"at_ms":1,"after":2}"#).contains("after"));
     }
