@@ -27,9 +27,9 @@ pub struct Snapshot {
     pub total_ns: u64,
     /// Operations so far.
     pub counts: Counts,
-    /// Leader, as far as clients know.
+    /// Leader, as far as clients know; none if that node is down or does nothing.
     pub leader: Option<String>,
-    /// Its epoch.
+    /// The newest epoch of which a leader is, or was, known.
     pub epoch: Option<i32>,
     /// Kinds of the faults that are active.
     pub faults: Vec<String>,
@@ -71,22 +71,20 @@ impl Progress {
         }
     }
 
-    /// Whether nothing is shown at all.
-    pub fn is_quiet(&self) -> bool {
-        matches!(self.style, Style::Quiet)
+    /// Whether it is time to show where the run stands: that costs something to find out.
+    pub fn is_due(&self, phase: &str, elapsed_ns: u64) -> bool {
+        let every_ns = match self.style {
+            Style::Quiet => return false,
+            Style::Live(_) => LIVE_NS,
+            Style::Plain => PLAIN_NS,
+        };
+        let is_recent = |last_ns: u64| elapsed_ns < last_ns.saturating_add(every_ns);
+        !self.last_ns.is_some_and(is_recent) || self.last_phase != phase
     }
 
     /// Shows where the run stands, unless that was shown a moment ago.
     pub fn show(&mut self, snapshot: &Snapshot) {
-        let every_ns = match self.style {
-            Style::Quiet => return,
-            Style::Live(_) => LIVE_NS,
-            Style::Plain => PLAIN_NS,
-        };
-        let recently = self
-            .last_ns
-            .is_some_and(|last| snapshot.elapsed_ns < last.saturating_add(every_ns));
-        if recently && self.last_phase == snapshot.phase {
+        if !self.is_due(snapshot.phase, snapshot.elapsed_ns) {
             return;
         }
         self.last_ns = Some(snapshot.elapsed_ns);
@@ -170,8 +168,12 @@ fn line(snapshot: &Snapshot) -> String {
         seconds(snapshot.elapsed_ns),
         seconds(snapshot.total_ns),
     );
-    if let (Some(leader), Some(epoch)) = (&snapshot.leader, snapshot.epoch) {
-        let _ = write!(line, "  leader {leader} epoch {epoch}");
+    match (&snapshot.leader, snapshot.epoch) {
+        (Some(leader), Some(epoch)) => {
+            let _ = write!(line, "  leader {leader} epoch {epoch}");
+        }
+        (None, Some(_)) => line.push_str("  no leader"),
+        (_, None) => {}
     }
     if !snapshot.faults.is_empty() {
         let _ = write!(line, "  faults: {}", snapshot.faults.join(", "));
@@ -233,6 +235,14 @@ mod tests {
         assert_eq!(
             line(&snapshot),
             "workload     12.3/30 s  ok 10 fail 2 info 1  leader n2 epoch 4  faults: partition"
+        );
+        let leaderless = Snapshot {
+            leader: None,
+            ..snapshot
+        };
+        assert_eq!(
+            line(&leaderless),
+            "workload     12.3/30 s  ok 10 fail 2 info 1  no leader  faults: partition"
         );
     }
 }

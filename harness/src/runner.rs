@@ -13,6 +13,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use nemesis::reach::Reach;
 use nemesis::timeline::Timeline;
 use results::history::OperationType;
 use results::manifest::{NodeTimers, RunOptions, StopReason};
@@ -418,17 +419,22 @@ impl<'a, W: World> Runner<'a, W> {
     }
 
     fn show_progress(&mut self) {
-        if self.progress.is_quiet() {
+        let elapsed_ns = self.world.now_ns();
+        if !self.progress.is_due(self.phase, elapsed_ns) {
             return;
         }
+        // What clients know of the leader says nothing of whether it lives.
+        let known = self.clients.leader();
+        let view = self.world.view(known);
+        let is_at_work = |node: &&str| view.is_within_reach(node, Reach::Working);
         let active = self.active.iter().filter_map(|id| self.fault(*id));
         let faults: Vec<String> = active.map(|fault| fault.fault.kind.clone()).collect();
         self.progress.show(&Snapshot {
             phase: self.phase,
-            elapsed_ns: self.world.now_ns(),
+            elapsed_ns,
             total_ns: START_UP_MS * NS_PER_MS + self.time_ns,
             counts: self.recorder.counts(),
-            leader: self.clients.leader().map(str::to_owned),
+            leader: known.filter(is_at_work).map(str::to_owned),
             epoch: self.clients.epoch(),
             faults,
         });

@@ -271,15 +271,30 @@ pub fn words() -> Vec<&'static str> {
     names.chain(["all", "none"]).collect()
 }
 
+/// Refuses a word that `--nemesis` takes in no world.
+///
+/// # Errors
+/// When there is no family, and no other word, of that name.
+pub fn check_word(name: &str) -> Result<(), FamilyError> {
+    match words().contains(&name) {
+        true => Ok(()),
+        false => Err(unknown(name)),
+    }
+}
+
+fn unknown(name: &str) -> FamilyError {
+    let known = words();
+    FamilyError::Unknown {
+        name: name.to_owned(),
+        nearest: nearest(name, &known),
+        known,
+    }
+}
+
 fn find(name: &str, capabilities: &Capabilities) -> Result<Family, FamilyError> {
     let mut all = Family::ALL.into_iter();
     let Some(family) = all.find(|known| known.name() == name) else {
-        let known = words();
-        return Err(FamilyError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(name, &known),
-            known,
-        });
+        return Err(unknown(name));
     };
     match capabilities.missing(family.needs()) {
         None => Ok(family),

@@ -231,11 +231,7 @@ fn read(folder: &RunFolder, name: &str) -> Result<Overview> {
     let judged = folder.verdict();
     let standing = match &judged {
         Ok(Some(verdict)) => Standing::Judged(verdict.valid),
-        Ok(None) if may_be_going_on(folder, &manifest) => Standing::GoingOn,
-        Ok(None) if folder.owner() == Owner::None && manifest.ended.is_some() => {
-            Standing::NeverJudged
-        }
-        Ok(None) => Standing::Abandoned,
+        Ok(None) => without_verdict(folder, &manifest),
         Err(_) => Standing::Damaged,
     };
     let verdict = judged.ok().flatten();
@@ -252,6 +248,17 @@ fn read(folder: &RunFolder, name: &str) -> Result<Overview> {
         size_bytes: size_bytes(folder.path()),
         manifest,
     })
+}
+
+/// How a run stands that has no verdict.
+pub fn without_verdict(folder: &RunFolder, manifest: &Manifest) -> Standing {
+    if may_be_going_on(folder, manifest) {
+        Standing::GoingOn
+    } else if folder.owner() == Owner::None && manifest.ended.is_some() {
+        Standing::NeverJudged
+    } else {
+        Standing::Abandoned
+    }
 }
 
 fn checkers(verdict: &Verdict) -> BTreeMap<String, (Validity, String)> {

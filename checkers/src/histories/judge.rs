@@ -18,7 +18,7 @@ use super::words;
 use crate::linearizability::{
     Effort, Limit, Limits, Outcome, Timeline, decide_all, refute, side_by_side,
 };
-use crate::{counted, transactions};
+use crate::{counted, transactions, were};
 
 /// What a history is judged by, and what that may cost.
 #[derive(Debug, Clone, Copy)]
@@ -370,9 +370,10 @@ where
         None => (
             Validity::Valid,
             format!(
-                "{} on {} were linearizable",
+                "{} on {} {} linearizable",
                 counted(completed_count as u64, "operation"),
-                counted(subjects.len() as u64, "key")
+                counted(subjects.len() as u64, "key"),
+                were(completed_count as u64)
             ),
         ),
     };

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::linearizability::models::register::Register;
 use crate::linearizability::{Effort, Limit, Limits, Outcome, decide_all, refute};
-use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted, not_understood, orders};
+use crate::{EVIDENCE_LIST_MAX_COUNT, Options, conclusion, counted, not_understood, orders, were};
 pub use objects::check_objects;
 use register::KeyHistory;
 pub use watch::Watch;
@@ -123,8 +123,9 @@ fn conclude(
         Validity::Valid,
         SOURCE,
         format!(
-            "{} on {key_total} were linearizable",
-            counted(ok_count, "operation")
+            "{} on {key_total} {} linearizable",
+            counted(ok_count, "operation"),
+            were(ok_count)
         ),
     );
     result.evidence = json!({ "keys": counts });

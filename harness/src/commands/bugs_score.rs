@@ -30,6 +30,7 @@ use crate::score::{
     Caught, Hunt, Limits, Measurement, Score, Unmodified, Way, flags, hunt, markdown, rows,
     shrink_one,
 };
+use crate::shrink::counted;
 use crate::simulation::{Campaign, CampaignSummary, SessionPlan, run_campaign};
 use crate::workload::WORKLOADS;
 
@@ -213,8 +214,10 @@ impl Desk<'_> {
             let plan = hunter.plan(bug, &caught.way, seed)?;
             if let Some(shrunk) = shrink_one(&caught, plan, time, DEFAULTS)? {
                 self.progress.note(&format!(
-                    "{bug} shrunk: {} faults of {} are left, after {} runs",
-                    shrunk.fault_count, shrunk.fault_count_before, shrunk.run_count
+                    "{bug} shrunk: {} of {} left, after {}",
+                    shrunk.fault_count,
+                    counted(shrunk.fault_count_before as u64, "fault"),
+                    counted(shrunk.run_count.into(), "run")
                 ));
                 self.score.add_shrunk(shrunk);
             }

@@ -5,11 +5,13 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 
 use anyhow::Context;
+use results::housekeeping::may_be_going_on;
 use results::store::Store;
 
 use crate::cli::ExportArgs;
 use crate::exit::Failure;
 use crate::export;
+use crate::progress::Progress;
 
 /// Executes `harness export`.
 ///
@@ -17,6 +19,11 @@ use crate::export;
 /// When there is no such run, its folder is damaged, or the output exists or cannot be written.
 pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     let folder = Store::new(&args.store.out).find(&args.run)?;
+    let is_over = folder.verdict().is_ok_and(|verdict| verdict.is_some());
+    if !is_over && may_be_going_on(&folder, &folder.manifest()?) {
+        Progress::new(false)
+            .note("note: the run is still going on; what is recorded so far is exported");
+    }
     let recording = folder.recording()?;
     let Some(path) = &args.output else {
         let mut stdout = BufWriter::new(std::io::stdout().lock());

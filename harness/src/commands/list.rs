@@ -1,6 +1,7 @@
 //! Owns `harness list`: one line per stored run, those that were asked for.
 //! Never judges, and never leaves out a run that cannot be read unless others were asked for.
 
+use nemesis::family::check_word;
 use nemesis::tuning::family_name;
 use results::byte_size::shown;
 use results::overview::{Overview, Overviews, Standing, overviews};
@@ -29,6 +30,12 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
             args.store.out.display()
         ))?;
         return Ok(0);
+    }
+    // Runs of earlier versions may have families that this one does not know.
+    if let Some(name) = &args.nemesis
+        && !runs.iter().any(|run| has_family(run, name))
+    {
+        check_word(name).map_err(|error| Failure::arguments(error.to_string()))?;
     }
     let asked_for = runs.iter().filter(|run| is_asked_for(args, run));
     let asked_for = asked_for.take(args.limit.unwrap_or(usize::MAX));
@@ -80,10 +87,7 @@ fn is_asked_for(args: &ListArgs, run: &Overview) -> bool {
         Some(wanted) => standing.word() == wanted,
         None => true,
     };
-    let nemesis_fits = args.nemesis.as_deref().is_none_or(|wanted| {
-        let mut families = options.nemesis.iter();
-        families.any(|family| family_name(family) == wanted)
-    });
+    let nemesis_fits = (args.nemesis.as_deref()).is_none_or(|wanted| has_family(run, wanted));
     verdict_fits
         && nemesis_fits
         && (!args.interrupted || run.is_interrupted())
@@ -92,6 +96,13 @@ fn is_asked_for(args: &ListArgs, run: &Overview) -> bool {
         && args.seed.is_none_or(|seed| manifest.seed == seed)
         && (args.bug.is_none() || options.bug.is_some())
         && like(&args.bug, options.bug.as_deref().unwrap_or_default())
+}
+
+/// Whether faults of this name came, or none did and that is asked for.
+fn has_family(run: &Overview, wanted: &str) -> bool {
+    let families = &run.manifest.options.nemesis;
+    let mut names = families.iter().map(|family| family_name(family));
+    names.any(|name| name == wanted) || (wanted == "none" && families.is_empty())
 }
 
 /// The verdict, or why there is none, and whether the run was stopped before its time.

@@ -9,6 +9,7 @@ use results::byte_size::shown;
 use results::history::{Operation, OperationType};
 use results::housekeeping::size_bytes;
 use results::manifest::{Manifest, Network};
+use results::overview::{self, Standing};
 use results::schedule::{FaultOutcome, Schedule, ScheduledFault, about_numbers};
 use results::standstill::{self, Standstill};
 use results::store::{RunFolder, Store};
@@ -38,7 +39,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
             announce::headline(verdict),
             announce::details(verdict)
         ),
-        None => "verdict: none yet; `harness analyze` judges what is recorded".to_owned(),
+        None => unjudged(overview::without_verdict(&folder, &manifest)),
     };
     let store = args.store.out.to_string_lossy();
     // A folder that was copied or renamed still says in its manifest what it was called.
@@ -82,6 +83,19 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         again("replay"),
     ))?;
     Ok(0)
+}
+
+/// Why there is no verdict, and what to do about it: a run that goes on cannot be judged yet.
+fn unjudged(standing: Standing) -> String {
+    let reason = standing.reason();
+    match standing {
+        Standing::GoingOn => {
+            format!(
+                "verdict: none yet; the run is {reason}, or being judged: what follows is so far"
+            )
+        }
+        _ => format!("verdict: none ({reason}); `harness analyze` judges what is recorded"),
+    }
 }
 
 /// What the report says below the verdict.
@@ -252,4 +266,17 @@ fn faults(schedule: &Schedule) -> String {
         let _ = write!(text, "\n{about}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_is_not_sent_to_be_judged() {
+        let going_on = unjudged(Standing::GoingOn);
+        assert!(going_on.contains("still going on") && !going_on.contains("analyze"));
+        let abandoned = unjudged(Standing::Abandoned);
+        assert!(abandoned.contains("abandoned") && abandoned.contains("analyze"));
+    }
 }

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use node::mutants::{Bug, Priority};
 use results::campaign::HuntRow;
 
+use crate::shrink::counted;
+
 use super::{Caught, Measurement, Score, ShrunkRun, Unmodified, Way, out_of_reach};
 
 /// One cell of the table.
@@ -192,13 +194,13 @@ fn usual(score: &Score) -> String {
     medians.sort_unstable();
     let median = match medians[(medians.len() - 1) / 2] {
         u64::MAX => "more seeds than were run".to_owned(),
-        seeds => format!("{seeds} seeds"),
+        seeds => counted(seeds, "seed"),
     };
     let found_count = summaries.iter().filter(|it| it.found().next().is_some());
     format!(
-        " The stock nemesis noticed {} of {} bugs of priority A; the median of their medians is {median}.",
+        " The stock nemesis noticed {} of {} of priority A; the median of their medians is {median}.",
         found_count.count(),
-        summaries.len()
+        counted(summaries.len() as u64, "bug")
     )
 }
 
@@ -347,7 +349,7 @@ fn head(score: &Score) -> String {
          are wall-clock time of one thread. *Stock* is the planned nemesis in the simulation, *targeted* a \
          planned nemesis under the settings made for the bug, *scenario* a schedule made for it, *processes* the \
          planned nemesis against real processes, under the settings made for the bug where there are any.{}\n\n\
-         {} of {} bugs were noticed.{} The unmodified node under the same faults: {seed_count} seeds, \
+         {} of {} {} noticed.{} The unmodified node under the same faults: {seed_count} seeds, \
          {invalid_count} false alarms{alarms}, {unknown_count} without a conclusion.\n{}\n",
         made_by(score),
         match repetitions {
@@ -356,7 +358,8 @@ fn head(score: &Score) -> String {
         },
         processes(score),
         score.bugs.iter().filter(noticed).count(),
-        score.bugs.len(),
+        counted(score.bugs.len() as u64, "bug"),
+        if score.bugs.len() == 1 { "was" } else { "were" },
         usual(score),
         incomplete(score),
     )

@@ -172,7 +172,8 @@ fn measures(size: &Size) -> [String; 5] {
     ]
 }
 
-fn counted(count: u64, noun: &str) -> String {
+/// "1 run", "2 runs".
+pub(crate) fn counted(count: u64, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
