@@ -340,12 +340,16 @@ where
         "unknown_keys": names(&mut undecided.iter().map(|(subject, ..)| subject.key)),
     });
     if !violated.is_empty() {
-        let deadline = Instant::now().checked_add(options.explanation_time_limit);
         let count = violated.len().min(EXPLAINED_MAX_COUNT);
+        let limits = Limits {
+            deadline: Instant::now().checked_add(options.explanation_time_limit),
+            memory_bytes: options.memory_limit_bytes / options.thread_count.clamp(1, count) as u64,
+            ..Limits::default()
+        };
         let explained = side_by_side(count, options.thread_count, false, |place| {
             let (_, subject, failed) = violated[place];
             let object = subject.object.object();
-            let refutation = refute(object, &subject.timeline, failed, deadline);
+            let refutation = refute(object, &subject.timeline, failed, &limits);
             words::explain(history, pairs, subject, &refutation)
         });
         evidence["violations"] = explained.iter().map(|one| one.evidence.clone()).collect();

@@ -10,6 +10,7 @@ use super::bits::Bits;
 use super::compiled::{Model, State};
 use super::configuration::Configuration;
 use super::levels::{Levels, Window};
+use super::memory::table_bytes;
 
 /// Up to this many configurations are looked through one by one.
 const LINEAR_MAX_COUNT: usize = 64;
@@ -340,9 +341,10 @@ impl<const W: usize, const C: usize> Antichain<W, C> {
         }
     }
 
-    /// Approximate size: the map keeps some space free.
+    /// Bytes occupied, approximately.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let entries = self.entries.capacity() * (size_of::<Entry<W, C>>() + 8);
-        (entries + self.index.capacity() * 13) as u64
+        let entries = self.entries.capacity() * size_of::<Entry<W, C>>();
+        let hashes = self.hashes.capacity() * size_of::<u64>();
+        (entries + hashes) as u64 + table_bytes(self.index.capacity(), size_of::<(u64, u32)>())
     }
 }

@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::levels::completions;
+use super::memory::{ALLOCATION_BYTES, table_bytes};
 use super::models::register::{Action, Register};
 use super::models::{Kind, Specification};
 use super::timeline::{NEVER, Timeline};
@@ -37,6 +38,16 @@ pub(super) trait Model {
 
     /// Level from which on a state that nothing tells apart is of use to no operation.
     fn unseen_useless_from(&self) -> u32 {
+        0
+    }
+
+    /// Bytes that states and transitions occupy, approximately.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Bytes that the largest state so far occupies.
+    fn state_bytes(&self) -> u64 {
         0
     }
 }
@@ -199,6 +210,10 @@ pub(super) trait Transitions {
     fn apply(&mut self, state: State, action: u32) -> Option<State>;
     /// As [`Model::last_observed`].
     fn last_observed(&self, state: State) -> u32;
+    /// Bytes that the states occupy, approximately.
+    fn memory_bytes(&self) -> u64;
+    /// As [`Model::state_bytes`].
+    fn state_bytes(&self) -> u64;
 }
 
 /// Any object whose actions are numbered: remembers every transition it has seen.
@@ -276,6 +291,17 @@ impl Model for Memo<'_> {
     fn last_observed(&self, state: State) -> u32 {
         self.transitions.last_observed(state)
     }
+
+    fn memory_bytes(&self) -> u64 {
+        let table = self.table.capacity() * size_of::<u32>();
+        let entry_bytes = size_of::<((State, u32), Option<State>)>();
+        let known = table_bytes(self.known.capacity(), entry_bytes);
+        table as u64 + known + self.transitions.memory_bytes()
+    }
+
+    fn state_bytes(&self) -> u64 {
+        self.transitions.state_bytes()
+    }
 }
 
 /// The distinct actions of a timeline, and the timeline in their numbers.
@@ -299,6 +325,10 @@ pub(super) struct Interned<'a, S: Specification> {
     actions: Vec<S::Action>,
     states: Vec<S::State>,
     numbers: FxHashMap<S::State, State>,
+    /// What the states own, in both places.
+    owned_bytes: u64,
+    /// The most that one state owns.
+    largest_bytes: u64,
 }
 
 impl<'a, S: Specification> Interned<'a, S> {
@@ -314,6 +344,8 @@ impl<'a, S: Specification> Interned<'a, S> {
             actions,
             states: vec![initial.clone()],
             numbers: std::iter::once((initial, 0)).collect(),
+            owned_bytes: 0,
+            largest_bytes: 0,
         }
     }
 }
@@ -329,12 +361,27 @@ impl<S: Specification> Transitions for Interned<'_, S> {
             return Some(*number);
         }
         let number = self.states.len() as State;
-        self.states.push(next.clone());
+        let kept = next.clone();
+        let owned_bytes = S::owned_bytes(&next) + S::owned_bytes(&kept) + 2 * ALLOCATION_BYTES;
+        self.owned_bytes += owned_bytes as u64;
+        self.largest_bytes = self.largest_bytes.max(owned_bytes as u64);
+        self.states.push(kept);
         self.numbers.insert(next, number);
         Some(number)
     }
 
     fn last_observed(&self, _state: State) -> u32 {
         NEVER
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let states = self.states.capacity() * size_of::<S::State>();
+        let entry_bytes = size_of::<(S::State, State)>();
+        let numbers = table_bytes(self.numbers.capacity(), entry_bytes);
+        states as u64 + numbers + self.owned_bytes
+    }
+
+    fn state_bytes(&self) -> u64 {
+        self.largest_bytes
     }
 }

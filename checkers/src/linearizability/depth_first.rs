@@ -199,6 +199,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> DepthFirst<'a, 'b, M, W, 
 
     pub(super) fn memory_bytes(&self) -> u64 {
         self.failed.memory_bytes()
-            + (self.path.capacity() * size_of::<Frame<W, C>>() + self.steps.capacity() * 8) as u64
+            + (self.path.capacity() * size_of::<Frame<W, C>>()
+                + self.steps.capacity() * size_of::<Step>()) as u64
     }
 }

@@ -4,9 +4,9 @@
 use super::Ended;
 use super::antichain::{Antichain, Kinds, by_members};
 use super::compiled::{Model, State, UNSEEN};
-use super::configuration::{Configuration, Due, Ground, Mistake, Move};
+use super::configuration::{Configuration, Due, Ground, Move};
 use super::levels::{Levels, Window};
-use super::portfolio::{Deepest, order_along};
+use super::portfolio::{Deepest, Engines, Settings, order_along};
 use super::timeline::NEVER;
 
 /// How one configuration was reached from another.
@@ -44,6 +44,7 @@ pub(super) struct LevelOrder<'a, 'b, M: Model, const W: usize, const C: usize> {
     /// The last configuration that was the only one, if that is wanted.
     anchor: Option<Configuration<W, C>>,
     wants_anchor: bool,
+    wants_states: bool,
     found: Option<u32>,
 }
 
@@ -53,12 +54,12 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
     pub(super) fn new(
         levels: &'a Levels<'b, M::Action>,
         model: &mut M,
-        wants_anchor: bool,
-        mistake: Mistake,
+        settings: Settings<'_>,
     ) -> Self {
+        let wants_anchor = settings.engines == Engines::Anchored;
         let account = by_members(levels, model);
         let mut search = Self {
-            ground: Ground::new(levels, model, mistake),
+            ground: Ground::new(levels, model, settings.mistake),
             here: Antichain::new(account.clone()),
             next: Antichain::new(account),
             place: 0,
@@ -67,6 +68,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
             deepest: Deepest::default(),
             anchor: None,
             wants_anchor,
+            wants_states: settings.wants_states,
             found: None,
         };
         let root = search.ground.walker::<C>(model).root(&mut |_| {});
@@ -78,8 +80,7 @@ impl<'a, 'b, M: Model, const W: usize, const C: usize> LevelOrder<'a, 'b, M, W, 
     }
 
     fn visit(&mut self, configuration: &Configuration<W, C>) {
-        // States are of interest only to whoever wants to know more than the verdict.
-        if self.wants_anchor {
+        if self.wants_states {
             self.deepest.visit(configuration.level, configuration.state);
         } else {
             self.deepest.level = configuration.level;

@@ -32,6 +32,7 @@ mod fast;
 mod keys;
 mod level_order;
 mod levels;
+mod memory;
 pub mod models;
 mod object;
 mod observed_prefixes;
@@ -65,7 +66,7 @@ pub type Operation<A = Action> = timeline::Operation<A>;
 pub struct Limits<'a> {
     /// When to give up.
     pub deadline: Option<Instant>,
-    /// Approximate bytes that configurations may occupy.
+    /// Approximate bytes that configurations may occupy, with the states of the object.
     pub memory_bytes: u64,
     /// Configurations to visit at most.
     pub configuration_count: u64,

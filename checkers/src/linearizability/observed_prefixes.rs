@@ -8,6 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use super::compiled::{State, Transitions, UNSEEN};
+use super::memory::table_bytes;
 use super::models::sequence::{Sequence, SequenceAction};
 use super::timeline::Timeline;
 
@@ -159,6 +160,15 @@ impl<T: Copy + Ord + std::hash::Hash + std::fmt::Debug> Transitions for Observed
             Some(node) => node.last_level,
             None => 0,
         }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let nodes = self.nodes.capacity() * size_of::<Node>();
+        nodes as u64 + table_bytes(self.numbers.capacity(), size_of::<((u32, u32), State)>())
+    }
+
+    fn state_bytes(&self) -> u64 {
+        0
     }
 }
 

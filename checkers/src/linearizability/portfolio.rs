@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::certificate::Charge;
 use super::compiled::{Model, State};
-use super::configuration::{Ground, Mistake, Move, Step};
+use super::configuration::{Configuration, Ground, Mistake, Move, Step};
 use super::depth_first::DepthFirst;
 use super::level_order::{Anchor, LevelOrder};
 use super::levels::Levels;
@@ -43,7 +43,7 @@ pub enum Searched<S = State> {
     None {
         /// The operation whose completion ends the shortest prefix without one.
         failed: u32,
-        /// States there may have been right before that completion.
+        /// States there may have been right before that completion, if they were wanted.
         states: Vec<S>,
         /// The last configuration before it that was the only one, if that was wanted.
         anchor: Option<Anchor<S>>,
@@ -130,6 +130,9 @@ pub struct Settings<'a> {
     pub mistake: Mistake,
     /// Whether states that nothing can observe are one state.
     pub forgets: bool,
+    /// Whether it is told in which states the object may have been where the search failed. Only the anchored
+    /// search tells.
+    pub wants_states: bool,
 }
 
 impl<'a> Settings<'a> {
@@ -140,6 +143,7 @@ impl<'a> Settings<'a> {
             engines: Engines::Both,
             mistake: Mistake::None,
             forgets: true,
+            wants_states: false,
         }
     }
 }
@@ -186,7 +190,23 @@ enum Turn {
 }
 
 /// Most configurations between two looks at the limits.
-pub(super) const LOOK_EVERY: u64 = 1 << 14;
+const LOOK_EVERY: u64 = 1 << 14;
+
+/// Fewest, however large they are: each look takes a while, too.
+const LOOK_EVERY_MIN: u64 = 1 << 6;
+
+/// Part of the memory that may be taken between two looks.
+const LOOK_PART: u64 = 32;
+
+/// How many configurations may be visited before the next look at the limits. Each may come with a state that was not
+/// there before.
+pub(super) fn look_every<M: Model, const W: usize, const C: usize>(
+    model: &M,
+    limits: &Limits<'_>,
+) -> u64 {
+    let bytes = size_of::<Configuration<W, C>>() as u64 + model.state_bytes();
+    (limits.memory_bytes / LOOK_PART / bytes).clamp(LOOK_EVERY_MIN, LOOK_EVERY)
+}
 
 fn compete<M: Model, const W: usize, const C: usize>(
     levels: &Levels<'_, M::Action>,
@@ -202,9 +222,8 @@ fn compete<M: Model, const W: usize, const C: usize>(
     if engines == Engines::Priced {
         return priced::search::<M, W, C>(levels, model, settings);
     }
-    let is_anchored = engines == Engines::Anchored;
     let mut depth_first = DepthFirst::<M, W, C>::new(levels, model, mistake);
-    let mut level_order = LevelOrder::<M, W, C>::new(levels, model, is_anchored, mistake);
+    let mut level_order = LevelOrder::<M, W, C>::new(levels, model, settings);
     // On an easy history the first search needs about one configuration per completion.
     let mut round = levels.count() as u64 + levels.count() as u64 / 4 + 32;
     let mut spent = 0;
@@ -212,7 +231,7 @@ fn compete<M: Model, const W: usize, const C: usize>(
         for turn in [Turn::DepthFirst, Turn::LevelOrder] {
             let mut left = round;
             while left > 0 {
-                let allowance = left.min(LOOK_EVERY);
+                let allowance = left.min(look_every::<M, W, C>(model, limits));
                 left -= allowance;
                 let concluded = match turn {
                     Turn::DepthFirst if engines.search_depth_first() => {
@@ -237,8 +256,9 @@ fn compete<M: Model, const W: usize, const C: usize>(
                     return searched;
                 }
                 spent += allowance;
-                let memory = depth_first.memory_bytes() + level_order.memory_bytes();
-                if let Some(limit) = exceeded(limits, spent, memory + levels.memory_bytes()) {
+                let searches = depth_first.memory_bytes() + level_order.memory_bytes();
+                let memory = searches + model.memory_bytes() + levels.memory_bytes();
+                if let Some(limit) = exceeded(limits, spent, memory) {
                     let level = depth_first.deepest_level().max(level_order.deepest().level);
                     return Searched::Unknown {
                         limit,
@@ -328,4 +348,107 @@ pub(super) fn order_of(steps: &[Step], operation_count: usize) -> Vec<u32> {
             Step::Absorb(operation) => (!is_taken[*operation as usize]).then_some(*operation),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::super::Object;
+    use super::super::compiled::{Interned, Memo, number_actions};
+    use super::super::models::queue::{Queue, QueueAction};
+    use super::super::models::{Kind, Specification};
+    use super::*;
+
+    const LIMIT_BYTES: u64 = 1 << 20;
+
+    /// Elements that may have been added many times, in orders that only an impossible answer at the end tells apart.
+    fn long_queues() -> Timeline<QueueAction> {
+        let mut timeline = Timeline::new();
+        for number in 0..600 {
+            timeline.invoke(QueueAction::Enqueue(number % 7));
+        }
+        for number in 0..200 {
+            let taken = timeline.invoke(QueueAction::Dequeue((number * number + number / 3) % 7));
+            timeline.complete(taken);
+        }
+        let taken = timeline.invoke(QueueAction::Dequeue(7));
+        timeline.complete(taken);
+        timeline
+    }
+
+    fn limits() -> Limits<'static> {
+        Limits {
+            memory_bytes: LIMIT_BYTES,
+            ..Limits::default()
+        }
+    }
+
+    fn is_over_memory(searched: &Searched) -> bool {
+        matches!(
+            searched,
+            Searched::Unknown {
+                limit: Limit::Memory,
+                ..
+            }
+        )
+    }
+
+    /// Searches, and returns what was counted for states, and what those really own.
+    fn search_counted(timeline: &Timeline<QueueAction>, engines: Engines) -> (u64, u64) {
+        let (actions, numbered) = number_actions(timeline);
+        let kinds: Vec<Kind> = actions.iter().map(|action| Queue.kind(*action)).collect();
+        let mut states = Interned::new(&Queue, actions);
+        let mut model = Memo::new(kinds, &mut states);
+        let limits = limits();
+        let settings = Settings {
+            engines,
+            ..Settings::new(&limits)
+        };
+        let optional = Queue.useful(timeline);
+        let searched = search(&numbered, &optional, &mut model, settings);
+        assert!(is_over_memory(&searched), "{engines:?} {searched:?}");
+        let counted_bytes = model.memory_bytes();
+        drop(model);
+        let whole = (0..).map_while(|state| states.whole(state));
+        let element_count: usize = whole.map(|state: VecDeque<u32>| state.len()).sum();
+        (counted_bytes, 2 * 4 * element_count as u64)
+    }
+
+    #[test]
+    fn what_states_own_counts_against_the_limit_in_every_order_of_search() {
+        let timeline = long_queues();
+        for engines in [Engines::Both, Engines::DepthFirst, Engines::LevelOrder] {
+            let (counted_bytes, owned_bytes) = search_counted(&timeline, engines);
+            assert!(owned_bytes > 0, "{engines:?}");
+            assert!(
+                counted_bytes >= owned_bytes,
+                "{engines:?}: {counted_bytes} < {owned_bytes}"
+            );
+            // One more table of double size may be what ends the search.
+            assert!(
+                counted_bytes < 2 * LIMIT_BYTES,
+                "{engines:?}: {counted_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_larger_the_states_the_more_often_the_limits_are_looked_at() {
+        let mut states = Interned::new(&Queue, vec![QueueAction::Enqueue(0)]);
+        let mut model = Memo::new(vec![Kind::General], &mut states);
+        let small = look_every::<_, 1, 1>(&model, &limits());
+        let mut state = model.initial();
+        for _ in 0..500 {
+            state = model.step(state, 0).expect("a queue can always grow");
+        }
+        assert!(
+            model.state_bytes() >= 2 * 4 * 500,
+            "{}",
+            model.state_bytes()
+        );
+        let large = look_every::<_, 1, 1>(&model, &limits());
+        assert!(large < small, "{large} {small}");
+        assert!(large >= LOOK_EVERY_MIN, "{large}");
+    }
 }

@@ -14,7 +14,7 @@ use super::certificate::Charge;
 use super::compiled::Model;
 use super::configuration::{Configuration, Due, Ground, Mistake, Move};
 use super::levels::Levels;
-use super::portfolio::{LOOK_EVERY, Searched, Settings, exceeded, order_along};
+use super::portfolio::{Searched, Settings, exceeded, look_every, order_along};
 use super::prices::{Haggling, Objection, Prices};
 use super::timeline::NEVER;
 
@@ -34,11 +34,15 @@ pub(super) fn search<M: Model, const W: usize, const C: usize>(
         let ended = loop {
             let spent = visited_count + cheapest.visited_count;
             let left = settings.limits.configuration_count.saturating_sub(spent);
-            if let Some(ended) = cheapest.go_on(model, left.min(LOOK_EVERY)) {
+            if let Some(ended) = cheapest.go_on(
+                model,
+                left.min(look_every::<M, W, 1>(model, settings.limits)),
+            ) {
                 break Ok(ended);
             }
             let spent = visited_count + cheapest.visited_count;
-            if let Some(limit) = exceeded(settings.limits, spent, cheapest.memory_bytes()) {
+            let memory = cheapest.memory_bytes() + model.memory_bytes();
+            if let Some(limit) = exceeded(settings.limits, spent, memory) {
                 break Err(limit);
             }
         };

@@ -35,6 +35,9 @@ const TRIAL_BUDGET: u64 = 200_000;
 /// Steps that the trial of all orders at a price may take.
 const PRICED_TRIAL_BUDGET: u64 = 2_000_000;
 
+/// Bytes that a trial of orders remembers with each state, approximately.
+const TRIAL_ENTRY_BYTES: usize = 100;
+
 /// Longest history that is reduced from its beginning, not from the last point where the state was
 /// certain.
 const WHOLE_MAX_COUNT: usize = 5_000;
@@ -96,10 +99,15 @@ impl<S: Specification> Specification for Started<'_, S> {
     fn kind(&self, action: S::Action) -> Kind {
         self.specification.kind(action)
     }
+
+    fn owned_bytes(state: &S::State) -> usize {
+        S::owned_bytes(state)
+    }
 }
 
 /// Explains why the history has no legal order although everything up to the completion of `failed`,
-/// and without it, has one. Stops reducing at `deadline`, with more operations than necessary.
+/// and without it, has one. Stops reducing at the deadline, with more operations than necessary; the memory is the
+/// limit of each attempt, of which there is one at a time.
 ///
 /// # Panics
 ///
@@ -108,11 +116,12 @@ pub fn refute<O: Object>(
     object: &O,
     timeline: &Timeline<O::Action>,
     failed: u32,
-    deadline: Option<Instant>,
+    limits: &Limits<'_>,
 ) -> Refutation<O::State> {
+    let deadline = limits.deadline;
     // What the prefix cuts off ends within it, or soon after: only what never ends has a price worth finding.
     let ways = By::ways(timeline.completed_count() < timeline.len());
-    let deadlines = Deadlines::new(deadline);
+    let allowed = Allowed::new(limits);
     let end = timeline
         .events()
         .iter()
@@ -125,23 +134,23 @@ pub fn refute<O: Object>(
         core: Vec::new(),
         is_proved: false,
     };
-    let window = last_certain(object, &prefix, failed, deadline)
+    let window = last_certain(object, &prefix, failed, limits)
         .and_then(|anchor| Window::new(object, &prefix, anchor, failed));
     let has_window = window.is_some();
     if let Some(window) = &window {
-        refutation.possible_states = window.states_before_the_end(deadline);
+        refutation.possible_states = window.states_before_the_end(limits);
     }
     // Tried once: it says the same each time.
     let mut untried = window.as_ref();
     let mut is_explained = |refutation: &mut _| {
         let window = untried.take();
-        window.is_some_and(|window| window.explain(refutation, ways, deadlines))
+        window.is_some_and(|window| window.explain(refutation, ways, allowed))
     };
     if object.is_told_from_certainty() && is_explained(&mut refutation) {
         return refutation;
     }
     let is_refuted = |weaker: &Timeline<O::Action>, by: By| {
-        let limits = by.limits(deadlines);
+        let limits = by.limits(allowed);
         match by {
             By::Searches => {
                 let outcome = object.decide(weaker, &limits);
@@ -160,10 +169,10 @@ pub fn refute<O: Object>(
     }
     let set_whole = |refutation: &mut Refutation<O::State>, core: Vec<CoreOperation>| {
         let search = |alone: &Timeline<O::Action>| {
-            let limits = By::Prices.limits(deadlines);
+            let limits = By::Prices.limits(allowed);
             object.search(alone, By::Prices.settings(&limits))
         };
-        refutation.is_proved = prove(object, &prefix, &core, ways, search);
+        refutation.is_proved = prove(object, &prefix, &core, (ways, allowed), search);
         refutation.core = core;
     };
     // What is told if nothing shorter is found.
@@ -192,20 +201,28 @@ pub fn refute<O: Object>(
     refutation
 }
 
-/// Until when a violation is explained.
+/// What a violation is explained with.
 #[derive(Debug, Clone, Copy)]
-struct Deadlines {
-    of_all: Option<Instant>,
-    of_prices: Option<Instant>,
+struct Allowed<'a> {
+    limits: &'a Limits<'a>,
+    /// The deadline of all attempts by prices.
+    deadline_of_prices: Option<Instant>,
 }
 
-impl Deadlines {
-    fn new(of_all: Option<Instant>) -> Self {
+impl<'a> Allowed<'a> {
+    fn new(limits: &'a Limits<'a>) -> Self {
         let soon = Instant::now().checked_add(PRICED_TIME_LIMIT);
+        let of_prices = |of_all| soon.map_or(of_all, |soon| soon.min(of_all));
         Self {
-            of_all,
-            of_prices: of_all.map(|of_all| soon.map_or(of_all, |soon| soon.min(of_all))),
+            limits,
+            deadline_of_prices: limits.deadline.map(of_prices),
         }
+    }
+
+    /// Steps that a trial of orders from `initial` on may take: each may keep two states, which may have room to grow.
+    fn trial_budget<S: Specification>(&self, initial: &S::State, most: u64) -> u64 {
+        let state_bytes = size_of::<S::State>() + S::owned_bytes(initial) + TRIAL_ENTRY_BYTES;
+        most.min(self.limits.memory_bytes / (4 * state_bytes as u64))
     }
 }
 
@@ -228,17 +245,17 @@ impl By {
     }
 
     /// What an attempt may cost.
-    fn limits<'a>(self, deadlines: Deadlines) -> Limits<'a> {
+    fn limits<'a>(self, allowed: Allowed<'a>) -> Limits<'a> {
         Limits {
             deadline: match self {
-                Self::Searches => deadlines.of_all,
-                Self::Prices => deadlines.of_prices,
+                Self::Searches => allowed.limits.deadline,
+                Self::Prices => allowed.deadline_of_prices,
             },
             configuration_count: match self {
                 Self::Searches => ATTEMPT_LIMIT,
                 Self::Prices => PRICED_ATTEMPT_LIMIT,
             },
-            ..Limits::default()
+            ..*allowed.limits
         }
     }
 
@@ -263,12 +280,11 @@ fn last_certain<O: Object>(
     object: &O,
     prefix: &Timeline<O::Action>,
     failed: u32,
-    deadline: Option<Instant>,
+    limits: &Limits<'_>,
 ) -> Option<Anchor<O::State>> {
     let limits = Limits {
-        deadline,
         configuration_count: ANCHOR_LIMIT.max(20 * prefix.len() as u64),
-        ..Limits::default()
+        ..*limits
     };
     let settings = Settings {
         engines: Engines::Anchored,
@@ -365,14 +381,14 @@ impl<'a, O: Object> Window<'a, O> {
     }
 
     /// States right before the completion that fails.
-    fn states_before_the_end(&self, deadline: Option<Instant>) -> Option<Vec<O::State>> {
+    fn states_before_the_end(&self, limits: &Limits<'_>) -> Option<Vec<O::State>> {
         let limits = Limits {
-            deadline,
             configuration_count: STATES_LIMIT,
-            ..Limits::default()
+            ..*limits
         };
         let settings = Settings {
             engines: Engines::Anchored,
+            wants_states: true,
             ..Settings::new(&limits)
         };
         match self.search(&self.timeline, settings) {
@@ -387,10 +403,10 @@ impl<'a, O: Object> Window<'a, O> {
         &self,
         refutation: &mut Refutation<O::State>,
         ways: &[By],
-        deadlines: Deadlines,
+        allowed: Allowed<'_>,
     ) -> bool {
         let search = |weaker: &Timeline<O::Action>, by: By| {
-            let limits = by.limits(deadlines);
+            let limits = by.limits(allowed);
             self.search(weaker, by.settings(&limits))
         };
         let mut tried = ways.iter();
@@ -404,11 +420,15 @@ impl<'a, O: Object> Window<'a, O> {
             &self.timeline,
             self.failed,
             is_refuted,
-            deadlines.of_all,
+            allowed.limits.deadline,
         );
-        let is_proved = prove(&self.started, &self.timeline, &core, ways, |alone| {
-            search(alone, By::Prices)
-        });
+        let is_proved = prove(
+            &self.started,
+            &self.timeline,
+            &core,
+            (ways, allowed),
+            |alone| search(alone, By::Prices),
+        );
         if !refutation.core.is_empty() && !is_proved {
             return false;
         }
@@ -512,7 +532,7 @@ fn prove<S: Specification>(
     started: &S,
     timeline: &Timeline<S::Action>,
     core: &[CoreOperation],
-    ways: &[By],
+    (ways, allowed): (&[By], Allowed<'_>),
     search: impl Fn(&Timeline<S::Action>) -> Searched<S::State>,
 ) -> bool {
     let (alone, _) = timeline.weaken(|place| {
@@ -522,7 +542,9 @@ fn prove<S: Specification>(
             Err(_) => Kept::No,
         }
     });
-    match try_every_order(started, &alone, TRIAL_BUDGET) {
+    let initial = started.initial();
+    let budget = |most| allowed.trial_budget::<S>(&initial, most);
+    match try_every_order(started, &alone, budget(TRIAL_BUDGET)) {
         Some(true) => panic!("the operations that should contradict each other have a legal order"),
         Some(false) => return true,
         None if !ways.contains(&By::Prices) => return false,
@@ -530,7 +552,8 @@ fn prove<S: Specification>(
     }
     match search(&alone) {
         Searched::None { charges, .. } => {
-            is_too_expensive(started, &alone, &charges, PRICED_TRIAL_BUDGET) == Some(true)
+            let budget = budget(PRICED_TRIAL_BUDGET);
+            is_too_expensive(started, &alone, &charges, budget) == Some(true)
         }
         _ => false,
     }
@@ -569,7 +592,9 @@ mod tests {
         let timeline = visits(&values);
         let failed = 16 + 4 * 4;
         let register = Register { initial: 0 };
-        let limits = By::Prices.limits(Deadlines::new(None));
+        let limits = Limits::default();
+        let allowed = Allowed::new(&limits);
+        let limits = By::Prices.limits(allowed);
         let search =
             |weaker: &Timeline<Action>| register.search(weaker, By::Prices.settings(&limits));
         let is_refuted = |weaker: &Timeline<Action>| is_none(&search(weaker));
@@ -580,7 +605,13 @@ mod tests {
         // Five times 1, and something else between any two.
         assert_eq!(claims.len(), 9, "{claims:?}");
         assert!(claims.contains(&failed));
-        assert!(prove(&register, &timeline, &core, By::ways(true), search));
+        assert!(prove(
+            &register,
+            &timeline,
+            &core,
+            (By::ways(true), allowed),
+            search
+        ));
         let Searched::None { charges, .. } = search(&timeline) else {
             panic!("it was refuted before");
         };

@@ -144,9 +144,13 @@ fn violation(key: &KeyHistory<'_>, outcome: &Outcome, options: &Options) -> Chec
         panic!("only a violation is explained");
     };
     let time_limit = Duration::from_millis(options.explanation_time_limit_ms);
-    let deadline = Instant::now().checked_add(time_limit);
+    let limits = Limits {
+        deadline: Instant::now().checked_add(time_limit),
+        memory_bytes: options.linearizability_memory_limit_bytes,
+        ..Limits::default()
+    };
     let timeline = key.timeline();
-    let refutation = refute(&REGISTER, &timeline, *failed, deadline);
+    let refutation = refute(&REGISTER, &timeline, *failed, &limits);
     let explanation = explain::explain(key, &refutation);
     let mut result = conclusion(Validity::Invalid, SOURCE, explanation.sentence);
     result.evidence = explanation.evidence;

@@ -78,7 +78,7 @@ fn compare_one<O: Object>(object: &O, timeline: &Timeline<O::Action>) -> bool {
         Outcome::Linearizable { .. } => assert_eq!(expected, None, "{timeline:?}"),
         Outcome::NotLinearizable { failed } => {
             assert_eq!(Some(failed), expected, "{timeline:?}");
-            let refutation = refute(object, timeline, failed, None);
+            let refutation = refute(object, timeline, failed, &limits);
             assert!(refutation.is_proved, "{refutation:?} {timeline:?}");
             assert!(refutation.core.iter().any(|one| one.operation == failed));
         }

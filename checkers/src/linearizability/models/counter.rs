@@ -51,4 +51,8 @@ impl Specification for Counter {
             CounterAction::Add(_) | CounterAction::AddAndGet { .. } => Kind::General,
         }
     }
+
+    fn owned_bytes(_state: &i64) -> usize {
+        0
+    }
 }

@@ -39,4 +39,7 @@ pub trait Specification {
 
     /// How the action treats every state.
     fn kind(&self, action: Self::Action) -> Kind;
+
+    /// Bytes that the state owns elsewhere, approximately: what a search keeps counts against its limit.
+    fn owned_bytes(state: &Self::State) -> usize;
 }

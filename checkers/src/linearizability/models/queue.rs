@@ -57,4 +57,8 @@ impl Specification for Queue {
             _ => Kind::General,
         }
     }
+
+    fn owned_bytes(state: &VecDeque<u32>) -> usize {
+        state.capacity() * size_of::<u32>()
+    }
 }

@@ -97,4 +97,8 @@ impl Specification for Register {
             _ => Kind::General,
         }
     }
+
+    fn owned_bytes(_state: &u32) -> usize {
+        0
+    }
 }

@@ -65,4 +65,8 @@ impl<T: Copy + Eq + Ord + std::hash::Hash + std::fmt::Debug> Specification for S
             SequenceAction::Put(_) => Kind::Blind,
         }
     }
+
+    fn owned_bytes(state: &Vec<T>) -> usize {
+        state.capacity() * size_of::<T>()
+    }
 }

@@ -66,4 +66,9 @@ impl Specification for Set {
             SetAction::Contains(_) | SetAction::Lacks(_) | SetAction::Read(_) => Kind::Pure,
         }
     }
+
+    fn owned_bytes(state: &BTreeSet<u32>) -> usize {
+        // Nodes hold 11 elements, and are half full at least.
+        state.len() * 2 * size_of::<u32>() + state.len().div_ceil(6) * 16
+    }
 }
