@@ -38,7 +38,7 @@ pub(crate) fn explanation<'a>(
         if since_ns > time_ns {
             return false;
         }
-        if fault.damaged_nodes().any(|damaged| damaged == node) {
+        if may_have_damaged(fault, node) {
             let surely = |wipe: &ScheduledFault| applied_ns.get(&wipe.id).copied();
             return refused_to_start && !is_replaced(schedule, fault, node, time_ns, surely);
         }
@@ -50,7 +50,9 @@ pub(crate) fn explanation<'a>(
         let lasted = fault
             .healed_at_ms
             .is_none_or(|healed_ms| time_ns <= healed_ms * 1_000_000 + late_ns);
-        lasted && is_hit(fault, node) && error_of(fault).is_some_and(|error| words.contains(error))
+        lasted
+            && may_have_hit(fault, node)
+            && error_of(fault).is_some_and(|error| words.contains(error))
     })
 }
 
@@ -147,8 +149,19 @@ fn destruction(fault: &ScheduledFault) -> Option<String> {
     is_open.then(|| format!("may have destroyed data of {}", nodes.join(", ")))
 }
 
+/// From when on a fault may have been there.
 fn since_ns(fault: &ScheduledFault) -> Option<u64> {
-    Some(fault.resolved.as_ref()?.at_ms * 1_000_000)
+    let at_ms = match &fault.resolved {
+        Some(resolved) => resolved.at_ms,
+        None if is_without_target(fault) => fault.trigger.at_ms,
+        None => return None,
+    };
+    Some(at_ms * 1_000_000)
+}
+
+/// Whether it may have been there, and nobody knows for whom: the harness was killed before it could tell.
+fn is_without_target(fault: &ScheduledFault) -> bool {
+    fault.resolved.is_none() && fault.outcome == Some(FaultOutcome::Indeterminate)
 }
 
 /// Whether the disk had failed more operations when the fault was healed than nodes had ended by then.
@@ -157,9 +170,16 @@ fn owes_an_end(fault: &ScheduledFault) -> bool {
     count("hit_count") > count("crashed_count")
 }
 
-pub(crate) fn is_hit(fault: &ScheduledFault, node: &str) -> bool {
+/// Whether this node was a target of the fault, or may have been as nobody knows whom it hit.
+pub(crate) fn may_have_hit(fault: &ScheduledFault, node: &str) -> bool {
     let mut nodes = fault.resolved.iter().flat_map(|resolved| resolved.nodes());
-    nodes.any(|hit| hit == node)
+    is_without_target(fault) || nodes.any(|hit| hit == node)
+}
+
+/// Whether the fault destroyed durable data of this node, or may have as nobody lived to tell what it did.
+pub(crate) fn may_have_damaged(fault: &ScheduledFault, node: &str) -> bool {
+    let is_untold = is_destructive(fault) && fault.was_injected() && !fault.tells_of_data();
+    fault.damaged_nodes().any(|damaged| damaged == node) || (is_untold && may_have_hit(fault, node))
 }
 
 /// What a node says that stopped because this fault of its disk let an operation fail.

@@ -432,6 +432,34 @@ mod tests {
         );
     }
 
+    /// The harness was killed before it could tell whom the fault hit, or what it did.
+    #[test]
+    fn a_fault_that_nobody_lived_to_tell_of_explains_a_refusal_of_any_node_it_may_have_hit() {
+        let trace = [
+            event(TraceDetail::Flush { log_end: 1 }),
+            refused("cannot read meta.properties: Input/output error (os error 5)"),
+        ];
+        let verdict = |what: &str, at_ms: u64, rest: Value| {
+            let mut fault = json!({"id": 7, "trigger": {"at_ms": at_ms}, "duration_ms": 1,
+                "fault": {"kind": "disk", "what": what}});
+            fault
+                .as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
+            check(&trace, &[], &schedule(json!([fault]))).valid
+        };
+        let anybody = || json!({"outcome": "indeterminate"});
+        let of = |node: &str| json!({"resolved": {"at_ms": 2_400, "nodes": [node]}, "outcome": "installed"});
+        for what in ["read-error", "bit-flip"] {
+            assert_eq!(verdict(what, 2_400, anybody()), Validity::Valid, "{what}");
+            assert_eq!(verdict(what, 2_600, anybody()), Validity::Invalid, "{what}");
+            assert_eq!(verdict(what, 2_400, of("n2")), Validity::Valid, "{what}");
+            assert_eq!(verdict(what, 2_400, of("n3")), Validity::Invalid, "{what}");
+            assert_eq!(verdict(what, 2_400, json!({})), Validity::Invalid, "{what}");
+        }
+        assert_eq!(verdict("no-space", 2_400, anybody()), Validity::Invalid);
+    }
+
     #[test]
     fn a_node_that_was_held_up_may_learn_late_of_an_error_and_only_then() {
         let ended_at = |time_ns: u64, crashed_count: u64| {

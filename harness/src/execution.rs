@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
+use results::history::Operation;
 use results::manifest::{Environment, Manifest, NodeTimers, Phases, RunOptions, StopReason};
 use results::ownership::Owner;
 use results::packed;
@@ -21,7 +22,7 @@ use crate::node_build;
 use crate::processes::{self, NodeProgram, ProcessWorld};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
-use crate::runner::{Runner, sets_clocks};
+use crate::runner::{Runner, retelling, sets_clocks};
 
 /// Kafka's timers scaled down by 2.5, so that elections fit into short runs, but for the election
 /// timeout, which is shorter still. Kafka does not randomise the fetch timeout, so followers lose
@@ -215,8 +216,8 @@ pub fn execute(plan: RunPlan, store: &Store, progress: &mut Progress) -> Result<
     })
 }
 
-/// Finishes what a harness left that was killed: reads the disks of its nodes, as long as nobody did, and notes how
-/// the run ended. Says whether there was anything to finish.
+/// Finishes what a harness left that was killed: completes its schedule and reads the disks of its nodes, as long as
+/// nobody did, and notes how the run ended. Says whether there was anything to finish.
 ///
 /// # Errors
 /// When somebody works on the run, or the folder cannot be written.
@@ -244,11 +245,29 @@ pub fn finish_abandoned(folder: &RunFolder, progress: &Progress) -> Result<bool,
     folder.write_manifest(&manifest)?;
     // Whoever judges has sealed before: a seal that is missing by then was taken away.
     if manifest.seal.is_none() && !folder.verdict_path().exists() {
+        complete_schedule(folder)?;
         read_disks(folder, progress);
         folder.seal()?;
     }
     ownership.release();
     Ok(true)
+}
+
+/// Notes in the schedule what only the history tells, since it is stored less often. Where one of them is damaged, the
+/// recording stays as it is, for whoever judges it.
+fn complete_schedule(folder: &RunFolder) -> results::Result<()> {
+    let read = || -> results::Result<(Schedule, Vec<Operation>)> {
+        let history = results::json_lines::read(&folder.history_path())?;
+        Ok((folder.schedule()?, history))
+    };
+    match read() {
+        Ok((mut schedule, history)) => {
+            retelling::complete(&mut schedule, &history);
+            folder.write_schedule(&schedule)
+        }
+        Err(error) if is_damage(&error, folder) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Packs what is large in a run that nobody writes to any more. Failing at that is worth a note, no more.

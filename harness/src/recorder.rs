@@ -293,7 +293,8 @@ impl Recorder {
     }
 
     /// Stores the schedule if a fault of it has changed, and the last time was a while ago. Not done with each
-    /// change: what is long takes some milliseconds, in which faults and clients would wait.
+    /// change: what is long takes some milliseconds, in which faults and clients would wait. Where the harness is
+    /// killed before, the history tells what is missing ([`crate::runner::retelling`]).
     ///
     /// # Errors
     /// When the schedule cannot be written.

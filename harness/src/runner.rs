@@ -8,6 +8,7 @@ mod core_phase;
 mod crashes;
 mod healing;
 mod moments;
+pub mod retelling;
 mod strain;
 mod waiting;
 

@@ -114,6 +114,8 @@ impl ResolvedFault {
 /// End of the names of effects that say how many durable bytes of a node were destroyed:
 /// `n2_damaged_bytes`.
 const DAMAGED_BYTES: &str = "_damaged_bytes";
+/// End of the names of effects that say which directory id a node got with a new disk.
+const NEW_DIRECTORY_ID: &str = "_new_directory_id";
 
 /// Name of the effect that says how many durable bytes of a node were destroyed.
 pub fn damaged_bytes_of(node: &str) -> String {
@@ -122,7 +124,7 @@ pub fn damaged_bytes_of(node: &str) -> String {
 
 /// Name of the effect that says which directory id a node got with a new disk.
 pub fn new_directory_id_of(node: &str) -> String {
-    format!("{node}_new_directory_id")
+    format!("{node}{NEW_DIRECTORY_ID}")
 }
 
 /// The nodes of which durable data was destroyed, as an effect says.
@@ -163,6 +165,12 @@ impl ScheduledFault {
     /// The nodes of which durable data was destroyed. It stays so when the fault is healed.
     pub fn damaged_nodes(&self) -> impl Iterator<Item = &str> {
         damaged_nodes(&self.effect)
+    }
+
+    /// Whether an effect says what became of data on a disk, be it nothing.
+    pub fn tells_of_data(&self) -> bool {
+        let mut names = self.effect.keys();
+        names.any(|name| name.ends_with(DAMAGED_BYTES) || name.ends_with(NEW_DIRECTORY_ID))
     }
 
     /// Whether a node got a new disk, with nothing on it.
@@ -243,6 +251,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(fault.damaged_nodes().collect::<Vec<_>>(), ["n2"]);
+        assert!(fault.tells_of_data());
         assert_eq!(damaged_bytes_of("n2"), "n2_damaged_bytes");
     }
 

@@ -19,7 +19,7 @@ use results::trace::TraceEvent;
 use results::verdict::{CheckerResult, PropertyResult, Validity};
 use serde_json::json;
 
-use crate::disk_faults::{has_new_disk, waived_recovery};
+use crate::disk_faults::{has_new_disk, may_have_damaged, waived_recovery};
 use crate::epoch_history::nodes::Nodes;
 use crate::epoch_history::property::Property;
 use crate::{conclusion, counted};
@@ -164,10 +164,15 @@ fn reason_to_leave_out(
 ) -> Option<String> {
     let mut faults = schedule.faults.iter();
     if let Some(fault) = faults.find(|fault| {
-        fault.damaged_nodes().any(|damaged| damaged == node)
-            && !has_new_disk(schedule, fault, node, u64::MAX)
+        may_have_damaged(fault, node) && !has_new_disk(schedule, fault, node, u64::MAX)
     }) {
-        return Some(format!("fault {} destroyed data on its disk", fault.id));
+        let is_sure = fault.damaged_nodes().any(|damaged| damaged == node);
+        let destroyed = if is_sure {
+            "destroyed"
+        } else {
+            "may have destroyed"
+        };
+        return Some(format!("fault {} {destroyed} data on its disk", fault.id));
     }
     if !claims.has_started {
         return Some("it never got to start".into());

@@ -184,7 +184,8 @@ impl<W: World> Runner<'_, W> {
         });
         let resolved = self.fault(id).and_then(|fault| fault.resolved.clone());
         let value = json!({
-            "id": id, "outcome": report.outcome, "reason": report.reason, "resolved": resolved
+            "id": id, "outcome": report.outcome, "reason": report.reason, "resolved": resolved,
+            "effect": report.effect
         });
         self.recorder
             .nemesis(now_ns, &format!("start-{kind}"), value)?;

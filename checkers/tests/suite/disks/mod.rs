@@ -301,6 +301,45 @@ fn equal_snapshots_hold_the_same_on_all_disks() {
 }
 
 #[test]
+fn a_disk_is_left_out_if_nobody_lived_to_tell_what_a_fault_did_to_it() {
+    let files = Files::from([("meta.properties".to_owned(), meta(1))]);
+    let disks = BTreeMap::from([("n1".to_owned(), read(&files))]);
+    let judged = |what: &str, rest: serde_json::Value| {
+        let mut fault = json!({"id": 7, "trigger": {"at_ms": 1}, "duration_ms": 1,
+            "fault": {"kind": "disk", "what": what}});
+        fault
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        check(&trace(events()), &disks, &schedule(json!([fault])))
+    };
+    let of = |node: &str, outcome: &str| json!({"resolved": {"at_ms": 1, "nodes": [node]}, "outcome": outcome});
+    let anybody = json!({"outcome": "indeterminate"});
+    for rest in [
+        of("n1", "installed"),
+        of("n1", "indeterminate"),
+        anybody.clone(),
+    ] {
+        let result = judged("torn-write", rest);
+        assert_eq!(result.valid, Validity::Unknown, "{}", result.summary);
+        let told = "n1: fault 7 may have destroyed data on its disk";
+        assert!(result.summary.contains(told), "{}", result.summary);
+    }
+    let mut told = of("n1", "installed");
+    told["effect"] = json!({"n1_damaged_bytes": 0});
+    for (what, rest) in [
+        ("torn-write", of("n2", "installed")),
+        ("torn-write", of("n1", "skipped")),
+        ("torn-write", json!({})),
+        ("torn-write", told),
+        ("sync-error", anybody),
+    ] {
+        let result = judged(what, rest.clone());
+        assert_eq!(result.valid, Validity::Invalid, "{what} {rest}");
+    }
+}
+
+#[test]
 fn a_disk_that_a_fault_destroyed_is_left_out_and_a_missing_one_is_told() {
     let files = Files::from([("meta.properties".to_owned(), meta(1))]);
     let disks = BTreeMap::from([("n1".to_owned(), read(&files))]);
