@@ -49,7 +49,7 @@ fn transactions_and_drawn_numbers_work_with_real_processes() {
     for workload in ["list-append", "unique-ids", "counter", "set"] {
         let lab = Lab::new();
         let arguments =
-            format!("run --workload {workload} --nemesis none --time 2 --nodes 3 --json");
+            format!("run --workload {workload} --nemesis none --time 4 --nodes 3 --json");
         let outcome = lab.harness(&arguments.split(' ').collect::<Vec<_>>());
         assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
         let verdict = lab.verdict();
