@@ -219,9 +219,21 @@ impl<'a> Allowed<'a> {
         }
     }
 
-    /// Steps that a trial of orders from `initial` on may take: each may keep two states, which may have room to grow.
-    fn trial_budget<S: Specification>(&self, initial: &S::State, most: u64) -> u64 {
-        let state_bytes = size_of::<S::State>() + S::owned_bytes(initial) + TRIAL_ENTRY_BYTES;
+    /// Steps that a trial of orders may take: each may keep two states, which may have room to grow. None is expected to
+    /// own more than those along the history, if everything in it that is possible where it stands is done there.
+    fn trial_budget<S: Specification>(
+        &self,
+        specification: &S,
+        timeline: &Timeline<S::Action>,
+        most: u64,
+    ) -> u64 {
+        let mut state = specification.initial();
+        let mut owned_bytes = S::owned_bytes(&state);
+        for action in timeline.actions() {
+            specification.apply(&mut state, *action);
+            owned_bytes = owned_bytes.max(S::owned_bytes(&state));
+        }
+        let state_bytes = size_of::<S::State>() + owned_bytes + TRIAL_ENTRY_BYTES;
         most.min(self.limits.memory_bytes / (4 * state_bytes as u64))
     }
 }
@@ -542,8 +554,7 @@ fn prove<S: Specification>(
             Err(_) => Kept::No,
         }
     });
-    let initial = started.initial();
-    let budget = |most| allowed.trial_budget::<S>(&initial, most);
+    let budget = |most| allowed.trial_budget(started, &alone, most);
     match try_every_order(started, &alone, budget(TRIAL_BUDGET)) {
         Some(true) => panic!("the operations that should contradict each other have a legal order"),
         Some(false) => return true,
