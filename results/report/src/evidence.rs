@@ -14,8 +14,7 @@ const OPERATION_COUNT_MAX: usize = 200;
 const LINE_COUNT_MAX: usize = 20;
 const JSON_BYTES_MAX: usize = 32 * 1024;
 /// What the possible states of evidence are those of.
-const POSSIBLE_STATES: &str =
-    "possible values before the marked operation ended, after all before it";
+const POSSIBLE_STATES: &str = "values possible before it ended";
 
 /// Evidence laid out for a page.
 #[derive(Debug, Default)]
