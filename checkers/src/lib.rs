@@ -347,6 +347,11 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// For people: `n2`, or nobody.
+fn whom(node: Option<&str>) -> &str {
+    node.unwrap_or("nobody")
+}
+
 /// "was" of one, "were" of any other number.
 fn were(count: u64) -> &'static str {
     if count == 1 { "was" } else { "were" }

@@ -5,7 +5,8 @@ use results::shared_text::SharedText;
 use results::trace::{Message, Role, TraceEvent};
 
 use super::replica::{Asked, Fetched, Replica};
-use super::rules::{Rule, Rules, whom};
+use super::rules::{Rule, Rules};
+use crate::whom;
 
 /// Who asks in the name of another cluster.
 const STRANGER: &str = "stranger";

@@ -216,11 +216,6 @@ impl Rules {
     }
 }
 
-/// For people: `n2`, or nobody.
-pub(super) fn whom(node: Option<&str>) -> &str {
-    node.unwrap_or("nobody")
-}
-
 /// For people: what is known, or that nothing is.
 pub(super) fn known(value: Option<impl fmt::Display>) -> String {
     value.map_or_else(|| "unknown".into(), |value| value.to_string())

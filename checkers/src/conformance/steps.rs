@@ -5,7 +5,8 @@ use results::trace::{Role, Started, TraceDetail, TraceEvent};
 
 use super::messages;
 use super::replica::Replica;
-use super::rules::{Rule, Rules, known, whom};
+use super::rules::{Rule, Rules, known};
+use crate::whom;
 
 /// Holds a step against the rules, then makes it.
 pub(super) fn take(replica: &mut Replica, rules: &mut Rules, event: &TraceEvent) {

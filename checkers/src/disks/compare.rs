@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::claims::Claims;
 use crate::epoch_history::log::{Batch, batch_json};
 use crate::epoch_history::property::Property;
+use crate::whom;
 
 const SOURCE: &str = "a node must hold on its disk what it says it holds (KIP-595, durability)";
 
@@ -406,8 +407,8 @@ fn difference(
         return Some(format!(
             "the reported leader of epoch {} is {}, and {} is on the disk",
             said.epoch,
-            whom(&said.leader),
-            whom(&found.leader)
+            whom(said.leader.as_deref()),
+            whom(found.leader.as_deref())
         ));
     }
     // Whoever leads has voted for itself, whether that is written down or not.
@@ -420,13 +421,8 @@ fn difference(
         format!(
             "the reported vote of epoch {} is {}, and {} is on the disk",
             said.epoch,
-            whom(&said.voted_for),
-            whom(&found.voted_for)
+            whom(said.voted_for.as_deref()),
+            whom(found.voted_for.as_deref())
         )
     })
-}
-
-/// For people: `n2`, or nobody.
-fn whom(node: &Option<String>) -> &str {
-    node.as_deref().unwrap_or("nobody")
 }

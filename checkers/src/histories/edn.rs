@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         let record = fields.record(line).map_err(|flaw| {
             self.cursor.damage(match flaw {
                 Flaw::Missing(field) => format!("the operation that ends here has no :{field}"),
-                flaw => flaw.reason(),
+                Flaw::Wrong(reason) => reason.to_owned(),
             })
         })?;
         self.history.records.extend(record);

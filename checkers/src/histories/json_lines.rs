@@ -101,7 +101,7 @@ impl<'a> Reader<'a, '_> {
         fields.record(line).map_err(|flaw| {
             self.cursor.damage(match flaw {
                 Flaw::Missing(field) => format!("the field {field:?} is missing"),
-                flaw => flaw.reason(),
+                Flaw::Wrong(reason) => reason.to_owned(),
             })
         })
     }

@@ -406,7 +406,8 @@ fn undecided_summary<K: Key>(
         Limit::Cancelled => "it was cancelled".to_owned(),
         Limit::Numbers => {
             return format!(
-                "{}could not be decided: its sums may need more than 64 bits, which is not supported, as such a counter                  may wrap, refuse or grow; no order without such a sum was found",
+                "{}could not be decided: its sums may need more than 64 bits, which is not supported, as such a counter \
+                 may wrap, refuse or grow; no order without such a sum was found",
                 words::key_prefix(history, subject.key, "", " ")
             );
         }

@@ -71,28 +71,19 @@ pub(super) struct Fields {
 /// What is wrong with a record as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// A field is not there.
+    /// A field of this name is not there.
     Missing(&'static str),
-    /// Somebody operates who is not known by a number.
-    NoProcess,
-    /// The value is no pair of a key and a value.
-    NoPair,
+    /// What is there cannot be so, for people.
+    Wrong(&'static str),
 }
 
-impl Flaw {
-    /// For people, of all but fields that are missing: how those are written depends on the format.
-    pub(super) fn reason(self) -> String {
-        match self {
-            Self::Missing(field) => format!("the operation that ends here has no {field}"),
-            Self::NoProcess => "the operation that ends here is of a process that is not a whole number; only the \
-                                nemesis, whose operations are of type info, has a name"
-                .into(),
-            Self::NoPair => {
-                "the value of the operation that ends here is not a pair of a key and a value, as --keyed says".into()
-            }
-        }
-    }
-}
+/// Somebody operates who is not known by a number.
+pub(super) const NO_PROCESS: &str = "the operation that ends here is of a process that is not a whole number; only the \
+    nemesis, whose operations are of type info, has a name";
+
+/// The value is no pair of a key and a value.
+pub(super) const NO_PAIR: &str =
+    "the value of the operation that ends here is not a pair of a key and a value, as --keyed says";
 
 /// Whether an operation of this type says something of a value; what failed or is unknown may have a reason there.
 pub(super) fn tells_value(operation_type: OperationType) -> bool {
@@ -111,12 +102,12 @@ impl Fields {
         let Some(process) = process else {
             return match operation_type {
                 Ok(OperationType::Info) | Err(_) => Ok(None),
-                Ok(_) => Err(Flaw::NoProcess),
+                Ok(_) => Err(Flaw::Wrong(NO_PROCESS)),
             };
         };
         let operation_type = operation_type?;
         if self.has_no_pair && tells_value(operation_type) {
-            return Err(Flaw::NoPair);
+            return Err(Flaw::Wrong(NO_PAIR));
         }
         Ok(Some(Record {
             line,

@@ -6,7 +6,7 @@ use results::history::OperationType;
 
 use super::cursor::{Cursor, Damage};
 use super::json_lines::integer;
-use super::record::{Argument, Flaw, History, Record, operation_type, tells_value};
+use super::record::{Argument, History, NO_PAIR, NO_PROCESS, Record, operation_type, tells_value};
 use super::values::Value;
 
 /// What stands between the name of the logger and the operation.
@@ -77,7 +77,7 @@ impl<'a> Line<'a, '_> {
             // Other lines can say anything; one that is written as an operation of a client is one.
             let is_operation = str::from_utf8(word).ok().and_then(operation_type);
             return match is_operation.is_some_and(tells_value) {
-                true => Err(self.cursor.damage(Flaw::NoProcess.reason())),
+                true => Err(self.cursor.damage(NO_PROCESS)),
                 false => Ok(None),
             };
         };
@@ -121,7 +121,7 @@ impl<'a> Line<'a, '_> {
         }
         let argument = self.plain_argument(operation_type)?;
         if self.is_keyed && argument != Argument::NONE && tells_value(operation_type) {
-            return Err(self.cursor.damage(Flaw::NoPair.reason()));
+            return Err(self.cursor.damage(NO_PAIR));
         }
         Ok((Value::Nil, argument))
     }
