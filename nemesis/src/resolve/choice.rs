@@ -46,10 +46,7 @@ impl Resolver<'_> {
 
     /// Those of these that are within reach. If none is, all: whoever is hit then tells why nothing came of it.
     pub(super) fn reachable_or_all(&self, positions: Vec<usize>) -> Vec<usize> {
-        match self.reachable(positions.iter().copied()) {
-            nobody if nobody.is_empty() => positions,
-            reachable => reachable,
-        }
+        those_or_all(positions, |it| self.is_within_reach(it))
     }
 
     /// Whether the fault finds a node as it is now: whether one still runs that may end by itself depends on its
@@ -67,12 +64,7 @@ impl Resolver<'_> {
 
     /// Those of these that the fault finds as they are now. If there are none, all: replays wait for their nodes.
     pub(super) fn that_stay_or_all(&self, positions: Vec<usize>) -> Vec<usize> {
-        let stay: Vec<usize> = positions
-            .iter()
-            .copied()
-            .filter(|it| self.stays(*it))
-            .collect();
-        if stay.is_empty() { positions } else { stay }
+        those_or_all(positions, |it| self.stays(it))
     }
 
     /// All nodes, but for those that the fault may not find any more.
@@ -110,4 +102,10 @@ impl Resolver<'_> {
             self.drawn()
         })
     }
+}
+
+/// Those of the positions of which this is so, or all if there are none.
+fn those_or_all(positions: Vec<usize>, is_so: impl Fn(usize) -> bool) -> Vec<usize> {
+    let those: Vec<usize> = positions.iter().copied().filter(|it| is_so(*it)).collect();
+    if those.is_empty() { positions } else { those }
 }

@@ -60,6 +60,20 @@ fn full_view(node_count: usize, leader: Option<&str>) -> ClusterView {
     view
 }
 
+/// Cuts logs off.
+fn damaging(targets: Targets, beyond_budget: bool) -> Fault {
+    Fault::Disk {
+        targets,
+        disk: DiskFault {
+            what: DiskProblem::Truncate,
+            files: Files::Log,
+            delay_ms: None,
+            restart: false,
+        },
+        beyond_budget,
+    }
+}
+
 proptest! {
     #[test]
     fn targets_are_nodes_of_the_cluster_and_records_read_back(

@@ -2,19 +2,6 @@
 
 use super::*;
 
-fn damaging(targets: Targets, beyond_budget: bool) -> Fault {
-    Fault::Disk {
-        targets,
-        disk: DiskFault {
-            what: DiskProblem::Truncate,
-            files: Files::Log,
-            delay_ms: None,
-            restart: false,
-        },
-        beyond_budget,
-    }
-}
-
 #[test]
 fn data_is_destroyed_only_where_a_majority_keeps_it() {
     let hit = |id, fault: &Fault, view: &ClusterView| {

@@ -130,17 +130,10 @@ fn whoever_may_end_by_itself_is_drawn_only_if_nobody_else_is_left() {
         down: ["n2", "n4", "n5"].map(str::to_owned).into(),
         ..view.clone()
     };
-    let truncate = |targets| Fault::Disk {
-        targets,
-        disk: DiskFault {
-            what: DiskProblem::Truncate,
-            files: Files::Log,
-            delay_ms: None,
-            restart: false,
-        },
-        beyond_budget: false,
-    };
-    let truncated = |id, targets| match resolve(1, id, &truncate(targets), &view).unwrap().action {
+    let truncated = |id, targets| match resolve(1, id, &damaging(targets, false), &view)
+        .unwrap()
+        .action
+    {
         Action::Disk { nodes, .. } => nodes,
         other => panic!("not a disk: {other:?}"),
     };
