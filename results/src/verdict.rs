@@ -137,6 +137,15 @@ impl Verdict {
         }
         signature
     }
+
+    /// The name of the checker whose conclusion the summary tells, and what it says of it.
+    pub fn told(&self) -> Option<(&str, &str)> {
+        let why = self.valid.reason_in(&self.summary);
+        self.checkers.keys().find_map(|name| {
+            let text = why.strip_prefix(name.as_str())?.strip_prefix(": ")?;
+            Some((name.as_str(), text))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -106,11 +106,11 @@ pub(super) fn headline(verdict: &Verdict) -> String {
 
 /// A line for each checker. What stands above in full is not said again.
 pub(super) fn details(verdict: &Verdict) -> String {
-    let why = verdict.valid.reason_in(&verdict.summary);
+    let told = verdict.told();
     let line = |(name, result): (&String, &results::verdict::CheckerResult)| {
-        let is_told = (why.strip_prefix(name.as_str()))
-            .and_then(|rest| rest.strip_prefix(": "))
-            .is_some_and(|told| !result.summary.is_empty() && told.starts_with(&result.summary));
+        let is_told = told.is_some_and(|(told, text)| {
+            told == name && !result.summary.is_empty() && text.starts_with(&result.summary)
+        });
         let summary = if is_told {
             "see above"
         } else {

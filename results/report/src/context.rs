@@ -59,13 +59,11 @@ pub(crate) fn of_verdict(verdict: &Verdict, background: Background<'_>) -> Vec<L
 
 /// The evidence of the violation that `verdict` tells first, as far as it says when that happened.
 fn told(verdict: &Verdict) -> Option<&Value> {
-    let told = verdict.valid.reason_in(&verdict.summary);
-    let is_told = |name: &str| {
-        let rest = told.strip_prefix(name);
-        rest.is_some_and(|rest| rest.starts_with(':'))
-    };
+    let told = verdict.told().map(|(name, _)| name);
     let mut invalid = verdict.checkers.iter().filter(|(_, result)| failed(result));
-    let first = invalid.clone().find(|(name, _)| is_told(name));
+    let first = invalid
+        .clone()
+        .find(|(name, _)| told == Some(name.as_str()));
     let (_, result) = first.or_else(|| invalid.next())?;
     broken(result).find(|evidence| window(evidence).is_some())
 }
