@@ -40,7 +40,7 @@ impl Patience {
     }
 
     /// Notes that it was asked once more, in vain.
-    pub(super) fn has_tried(&mut self) {
+    pub(super) fn note_attempt(&mut self) {
         self.attempt_count += 1;
     }
 
@@ -63,7 +63,7 @@ impl Cluster {
         patience: &mut Patience,
         problem: String,
     ) -> Result<Next, String> {
-        patience.has_tried();
+        patience.note_attempt();
         let mut slot = self.slot(node)?.lock().await;
         if slot.notice_end() {
             self.set_address(node, None);

@@ -304,7 +304,7 @@ impl NodeSettings {
                     self.epitaph(status)
                 ));
             }
-            patience.has_tried();
+            patience.note_attempt();
             if patience.is_over() {
                 return Err(format!(
                     "{} did not answer within {} s: {}",
