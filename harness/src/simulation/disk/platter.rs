@@ -18,9 +18,6 @@ pub(super) struct Platter {
     pub(super) durable_names: BTreeMap<String, u64>,
     /// Changes of names that are not durable yet, in order: what `names` has and `durable_names` has not.
     pub(super) changes: Vec<Change>,
-    /// What was looked for last: a node writes most of the time to the end of its log, which is one of hundreds
-    /// of files whose names begin alike.
-    found: Option<(String, u64)>,
     next_file: u64,
     /// How to take back what the node did in its present piece of work, with the time it happened at.
     journal: Vec<(u64, Undo)>,
@@ -157,7 +154,6 @@ impl Platter {
         names: BTreeMap<String, u64>,
         files: BTreeMap<u64, File>,
     ) {
-        self.found = None;
         self.files = files;
         self.names.clone_from(&names);
         self.durable_names = names;
@@ -193,7 +189,6 @@ impl Platter {
     }
 
     fn undo(&mut self, undo: Undo) {
-        self.found = None;
         match undo {
             Undo::Append { file, length_bytes } => {
                 if let Some(file) = self.files.get_mut(&file) {
@@ -236,27 +231,14 @@ impl Platter {
     }
 
     fn change(&mut self, time_ns: u64, change: Change) {
-        self.found = None;
         let before = apply(&mut self.names, &change);
         self.journal.push((time_ns, Undo::Names { before }));
         self.changes.push(change);
     }
 
-    fn find(&mut self, name: &str) -> Option<u64> {
-        match &mut self.found {
-            Some((known, file)) if known == name => return Some(*file),
-            Some((known, file)) => {
-                *file = *self.names.get(name)?;
-                name.clone_into(known);
-            }
-            None => self.found = Some((name.to_owned(), *self.names.get(name)?)),
-        }
-        self.found.as_ref().map(|(_, file)| *file)
-    }
-
     fn find_or_create(&mut self, time_ns: u64, name: &str) -> u64 {
-        if let Some(file) = self.find(name) {
-            return file;
+        if let Some(file) = self.names.get(name) {
+            return *file;
         }
         let file = self.next_file;
         self.next_file += 1;
@@ -304,7 +286,7 @@ impl Platter {
     }
 
     pub(super) fn sync(&mut self, time_ns: u64, name: &str) {
-        let Some(id) = self.find(name) else {
+        let Some(id) = self.names.get(name).copied() else {
             return;
         };
         let file = self.files.entry(id).or_default();
@@ -336,12 +318,12 @@ impl Platter {
             .push((time_ns, Undo::DurableNames { before, changes }));
     }
 
-    pub(super) fn content(&mut self, name: &str) -> Option<&[u8]> {
-        let file = self.find(name)?;
-        Some(&self.files.get(&file)?.visible)
+    pub(super) fn content(&self, name: &str) -> Option<&[u8]> {
+        let file = self.names.get(name)?;
+        Some(&self.files.get(file)?.visible)
     }
 
-    pub(super) fn length(&mut self, name: &str) -> Option<u64> {
+    pub(super) fn length(&self, name: &str) -> Option<u64> {
         Some(self.content(name)?.len() as u64)
     }
 
@@ -350,9 +332,8 @@ impl Platter {
     }
 
     pub(super) fn visible_files(&self) -> Vec<(String, Vec<u8>)> {
-        let content =
-            |(name, id): (&String, &u64)| Some((name.clone(), self.files.get(id)?.visible.clone()));
-        self.names.iter().filter_map(content).collect()
+        let content = |name: &String| Some((name.clone(), self.content(name)?.to_vec()));
+        self.names.keys().filter_map(content).collect()
     }
 
     pub(super) fn into_durable_files(mut self) -> BTreeMap<String, Vec<u8>> {
